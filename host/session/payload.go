@@ -101,7 +101,7 @@ type RequestContext struct {
 
 // RequestSent is committed before a request leaves. BodySHA256 is taken over the exact body, PrefixSHA256 over the canonical form of
 // {system, tools, messages[:n]}, n being the message count of the request before. Contiguous says that this request extends that one
-// byte for byte; DivergesAt is the first message index where it doesn't (-1: system or tools).
+// byte for byte; DivergesAt names where it doesn't: "encoder", "system", "tools", "messages[3]", or "" when that is not known.
 type RequestSent struct {
 	Turn         int    `json:"turn"`
 	Step         int    `json:"step"`
