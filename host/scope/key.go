@@ -9,10 +9,12 @@ import (
 // identity is what makes a key itself; its address is compared, its name is shown.
 type identity struct{ name string }
 
-// slot is a filled place for one key, in the scope that isolates the key or in the root.
-type slot struct {
-	value any
-	owner *Scope
+// String is safe for the zero key.
+func (id *identity) String() string {
+	if id == nil {
+		return "(no key)"
+	}
+	return id.name
 }
 
 // Key names a service of type T. Two keys are the same only if they are copies of one NewKey
@@ -23,18 +25,13 @@ type Key[T any] struct{ id *identity }
 func NewKey[T any](name string) Key[T] { return Key[T]{id: &identity{name}} }
 
 // String is the name the key was made with.
-func (k Key[T]) String() string {
-	if k.id == nil {
-		return "(no key)"
-	}
-	return k.id.name
-}
+func (k Key[T]) String() string { return k.id.String() }
 
 // Isolate gives a child scope a slot of its own for k: inside, the key means what is provided
 // inside, and nothing until then; outside, it means what it meant before.
 func (k Key[T]) Isolate() Option {
 	return func(s *Scope) {
-		if k.id != nil && !slices.Contains(s.private, k.id) {
+		if !slices.Contains(s.private, k.id) {
 			s.private = append(s.private, k.id)
 		}
 	}
@@ -48,20 +45,12 @@ func (s *Scope) realm(id *identity) *Scope {
 	return s
 }
 
-// within reports whether s is top or lies below it.
-func (s *Scope) within(top *Scope) bool {
-	for ; s != nil; s = s.parent {
-		if s == top {
-			return true
-		}
-	}
-	return false
-}
-
 // reaches refuses what a bounded scope may not touch: a slot or a layer of target outside its bound.
 func (s *Scope) reaches(target *Scope, what string) error {
-	if s.bound != nil && !target.within(s.bound) {
-		return fmt.Errorf("%s: %s would leak into %s: %s is bounded", s.Path(), what, target.Path(), s.bound.Path())
+	for n := target; n != s.bound && s.bound != nil; n = n.parent {
+		if n == nil {
+			return fmt.Errorf("%s: %s would leak into %s: %s is bounded", s.Path(), what, target.Path(), s.bound.Path())
+		}
 	}
 	return nil
 }
@@ -76,31 +65,33 @@ func Provide[T any](s *Scope, k Key[T], v T) error {
 	if err := s.reaches(realm, "service "+k.id.name); err != nil {
 		return err
 	}
-	return s.own(&effect{kind: "service", name: k.id.name, memory: true}, func(context.Context) (func(context.Context) error, error) {
-		realm.mu.Lock()
-		defer realm.mu.Unlock()
-		if old, ok := realm.slots[k.id]; ok {
-			return nil, fmt.Errorf("already provided by %s", old.owner.Path())
-		}
-		if realm.slots == nil {
-			realm.slots = make(map[*identity]slot)
-		}
-		realm.slots[k.id] = slot{v, s}
-		return func(context.Context) error {
-			realm.mu.Lock()
-			defer realm.mu.Unlock()
-			delete(realm.slots, k.id)
-			return nil
-		}, nil
-	})
+	e := &effect{kind: "service", name: k.id.name, inline: true, release: func(context.Context) error {
+		realm.slotMu.Lock()
+		defer realm.slotMu.Unlock()
+		delete(realm.slots, k.id)
+		return nil
+	}}
+	realm.slotMu.Lock()
+	defer realm.slotMu.Unlock()
+	if old, ok := realm.slots[k.id]; ok {
+		return fmt.Errorf("%s: %s is already provided by %s", s.Path(), k, old.Owner.Path())
+	}
+	if err := s.push(e); err != nil {
+		return err
+	}
+	if realm.slots == nil {
+		realm.slots = make(map[*identity]Entry[any])
+	}
+	realm.slots[k.id] = Entry[any]{k.id.name, v, s}
+	return nil
 }
 
 // Get returns what k means at s, and whether anything provides it.
 func Get[T any](s *Scope, k Key[T]) (T, bool) {
 	realm := s.realm(k.id)
-	realm.mu.Lock()
-	defer realm.mu.Unlock()
-	v, ok := realm.slots[k.id].value.(T)
+	realm.slotMu.Lock()
+	defer realm.slotMu.Unlock()
+	v, ok := realm.slots[k.id].Value.(T)
 	return v, ok
 }
 
@@ -117,21 +108,19 @@ func Require[T any](s *Scope, k Key[T]) (T, error) {
 // into a realm from outside, for tests and for what is shown to people.
 func Below[T any](s *Scope, k Key[T], path ...string) (T, bool) {
 	for _, name := range path {
-		if s = s.childNamed(name); s == nil {
+		s.mu.Lock()
+		i := len(s.stack) - 1
+		for i >= 0 && (s.stack[i].child == nil || s.stack[i].name != name) {
+			i--
+		}
+		if i < 0 {
+			s.mu.Unlock()
 			var none T
 			return none, false
 		}
+		child := s.stack[i].child
+		s.mu.Unlock()
+		s = child
 	}
 	return Get(s, k)
-}
-
-func (s *Scope) childNamed(name string) *Scope {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for e := s.last; e != nil; e = e.prev {
-		if e.child != nil && e.name == name {
-			return e.child
-		}
-	}
-	return nil
 }

@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,42 +36,41 @@ import (
 // that what stops promptly is not reported as stuck.
 const grace = 50 * time.Millisecond
 
-// errClosed is the cause of a scope's cancelled context.
-var errClosed = errors.New("scope closed")
+var (
+	errClosed = errors.New("scope closed") // also the cause of a closed scope's context
+	errStuck  = errors.New("did not stop")
+)
 
 // Scope is a node of the tree. Make the root with New and every other one with Child.
 type Scope struct {
 	name    string
-	parent  *Scope // nil for the root
-	inner   *effect
-	layer   *Scope // nearest scope that is a layer, itself included
-	bound   *Scope // nearest bounded scope, itself included, or nil
+	parent  *Scope  // nil for the root
+	inner   *effect // s on its parent's stack
+	layer   *Scope  // nearest scope that is a layer, itself included
+	bound   *Scope  // nearest bounded scope, itself included, or nil
 	private []*identity
 	ctx     context.Context // the scope's own life, handed to what it owns
 	cancel  context.CancelCauseFunc
+	failed  chan struct{}
+	closed  chan struct{}
+
+	slotMu sync.Mutex // taken before mu, also before the mu of a scope below
+	slots  map[*identity]Entry[any]
 
 	mu       sync.Mutex
-	first    *effect // oldest
-	last     *effect // newest
-	slots    map[*identity]slot
-	failed   chan struct{} // made on demand
+	stack    []*effect // oldest first
 	failure  error
 	closing  bool
-	closed   chan struct{} // made by the closer, closed when it has finished
-	closeErr error         // readable once closed is closed
+	closeErr error // final once closed is closed
 }
 
-// effect is one thing that a scope owns. Its fields are guarded by the owner's mutex.
+// effect is one thing that a scope owns.
 type effect struct {
 	kind, name string
-	prev, next *effect
-	linked     bool
 	child      *Scope
-	memory     bool // undo touches memory only and needs no watching
-	release    func(context.Context) error
-	pending    bool          // being acquired
-	settled    chan struct{} // made by a closer that meets a pending effect
-	abandoned  bool          // the closer stopped waiting for a pending effect
+	inline     bool                        // release keeps to its context by itself
+	pending    chan struct{}               // if not nil: closed when it has been acquired, or not
+	release    func(context.Context) error // guarded by the owner's mutex while pending
 }
 
 // Option shapes a child scope: Layer, Bounded, or the Isolate method of a Key.
@@ -86,7 +86,7 @@ func Bounded() Option { return func(s *Scope) { s.bound = s } }
 
 // New returns a root. Its owner must Close it.
 func New(name string) *Scope {
-	s := &Scope{name: name}
+	s := &Scope{name: name, failed: make(chan struct{}), closed: make(chan struct{})}
 	s.layer = s
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	return s
@@ -98,13 +98,12 @@ func (s *Scope) Child(name string, opts ...Option) (*Scope, error) {
 	if name == "" || strings.Contains(name, "/") {
 		return nil, fmt.Errorf("%s: %q can't be a scope's name", s.Path(), name)
 	}
-	c := &Scope{name: name, parent: s, layer: s.layer, bound: s.bound}
+	c := &Scope{name: name, parent: s, layer: s.layer, bound: s.bound, failed: make(chan struct{}), closed: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancelCause(s.ctx)
 	for _, opt := range opts {
 		opt(c)
 	}
-	c.inner = &effect{kind: "scope", name: name, child: c, release: c.Close}
-	// The context comes first: a closer that finds the child must be able to cancel it.
-	c.ctx, c.cancel = context.WithCancelCause(s.ctx)
+	c.inner = &effect{kind: "scope", name: name, child: c, inline: true, release: c.Close}
 	if err := s.push(c.inner); err != nil {
 		c.cancel(errClosed)
 		return nil, err
@@ -127,11 +126,7 @@ func (s *Scope) Context() context.Context { return s.ctx }
 // taken before acquire runs. When Close comes meanwhile, what was acquired is released by it, or
 // by Own itself when the closer's time is up, and Own returns an error. A nil release is fine.
 func (s *Scope) Own(label string, acquire func(ctx context.Context) (release func(ctx context.Context) error, err error)) error {
-	return s.own(&effect{kind: "effect", name: label}, acquire)
-}
-
-func (s *Scope) own(e *effect, acquire func(context.Context) (func(context.Context) error, error)) error {
-	e.pending = true
+	e := &effect{kind: "effect", name: label, pending: make(chan struct{})}
 	if err := s.push(e); err != nil {
 		return err
 	}
@@ -141,27 +136,25 @@ func (s *Scope) own(e *effect, acquire func(context.Context) (func(context.Conte
 		return err
 	})
 	s.mu.Lock()
-	e.pending, e.release = false, release
+	e.release = release
+	left := !slices.Contains(s.stack, e) // by a closer whose time was up
 	if err != nil {
 		s.unlink(e)
 	}
-	if e.settled != nil {
-		close(e.settled)
-	}
-	closing, abandoned := s.closing, e.abandoned
+	close(e.pending)
+	closing := s.closing
 	s.mu.Unlock()
-	if err != nil {
-		return fmt.Errorf("%s: %s: %w", s.Path(), e.name, err)
-	}
-	if abandoned && release != nil {
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %s: %w", s.Path(), label, err)
+	case left && release != nil:
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), grace)
 		defer cancel()
 		err = contain(func() error { return release(ctx) })
+	case !closing:
+		return nil
 	}
-	if closing {
-		return errors.Join(fmt.Errorf("%s: closed while acquiring %s", s.Path(), e.name), err)
-	}
-	return nil
+	return errors.Join(fmt.Errorf("%s: %s: %w while it was acquired", s.Path(), label, errClosed), err)
 }
 
 // Go runs a goroutine that Close cancels and waits for. An error or a panic is reported with Fail.
@@ -169,38 +162,30 @@ func (s *Scope) own(e *effect, acquire func(context.Context) (func(context.Conte
 func (s *Scope) Go(label string, run func(ctx context.Context) error) error {
 	done := make(chan struct{})
 	var result error // written before done is closed
-	e := &effect{kind: "goroutine", name: label, release: func(ctx context.Context) error {
-		select {
-		case <-done:
-			return result
-		case <-ctx.Done():
-		}
-		if !expires(done) {
-			return errors.New("did not stop")
+	e := &effect{kind: "goroutine", name: label, inline: true, release: func(ctx context.Context) error {
+		if !ends(ctx, done) {
+			return errStuck
 		}
 		return result
-	}, memory: true}
+	}}
 	if err := s.push(e); err != nil {
 		return err
 	}
 	go func() {
 		defer close(done)
 		err := contain(func() error { return run(s.ctx) })
-		if s.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		if s.ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, errClosed)) {
 			err = nil
 		}
 		s.mu.Lock()
-		s.unlink(e)
 		closing := s.closing
+		if !closing {
+			s.unlink(e)
+		}
 		s.mu.Unlock()
-		if err == nil {
-			return
+		if result = err; err != nil && !closing {
+			s.Fail(fmt.Errorf("%s: %s: %w", s.Path(), label, err))
 		}
-		if closing {
-			result = err
-			return
-		}
-		s.Fail(fmt.Errorf("%s: %s: %w", s.Path(), label, err))
 	}()
 	return nil
 }
@@ -216,9 +201,6 @@ func (s *Scope) Fail(err error) {
 		first := n.failure == nil && !n.closing
 		if first {
 			n.failure = err
-			if n.failed == nil {
-				n.failed = make(chan struct{})
-			}
 			close(n.failed)
 		}
 		n.mu.Unlock()
@@ -229,14 +211,7 @@ func (s *Scope) Fail(err error) {
 }
 
 // Failed is closed by the first Fail.
-func (s *Scope) Failed() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.failed == nil {
-		s.failed = make(chan struct{})
-	}
-	return s.failed
-}
+func (s *Scope) Failed() <-chan struct{} { return s.failed }
 
 // Err is the first error given to Fail, or nil.
 func (s *Scope) Err() error {
@@ -250,28 +225,22 @@ func (s *Scope) Err() error {
 // left behind. Every later or concurrent Close waits for the first one and returns its result.
 func (s *Scope) Close(ctx context.Context) error {
 	s.mu.Lock()
-	if s.closing {
-		closed := s.closed
-		s.mu.Unlock()
-		select {
-		case <-closed:
-			return s.closeErr
-		case <-ctx.Done():
-			if expires(closed) {
-				return s.closeErr
-			}
+	again := s.closing
+	s.closing = true
+	s.mu.Unlock()
+	if again {
+		if !ends(ctx, s.closed) {
 			return fmt.Errorf("%s: still closing: %w", s.Path(), ctx.Err())
 		}
+		return s.closeErr
 	}
-	s.closing, s.closed = true, make(chan struct{})
-	s.mu.Unlock()
 	s.cancel(errClosed)
 	var errs []error
 	for e := s.pop(ctx); e != nil; e = s.pop(ctx) {
 		if err := e.undo(ctx); err != nil && e.child == nil {
 			errs = append(errs, fmt.Errorf("%s: %s: %w", s.Path(), e.name, err))
 		} else if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, err) // it carries the child's path
 		}
 	}
 	if p := s.parent; p != nil {
@@ -285,36 +254,28 @@ func (s *Scope) Close(ctx context.Context) error {
 }
 
 // pop takes the newest effect off the stack of a closing scope, or returns nil when there is
-// none. It waits for one that is still being acquired until ctx ends, then abandons it.
+// none. One that is still being acquired it waits for, and leaves to Own when ctx ends first.
 func (s *Scope) pop(ctx context.Context) *effect {
 	for {
 		s.mu.Lock()
-		e := s.last
-		if e == nil || !e.pending {
-			s.unlink(e)
+		n := len(s.stack)
+		if n == 0 {
 			s.mu.Unlock()
+			return nil
+		}
+		e := s.stack[n-1]
+		s.mu.Unlock()
+		settled := e.pending == nil || ends(ctx, e.pending)
+		s.mu.Lock()
+		found := s.unlink(e) // not found when its acquire failed
+		left := !settled && e.release == nil
+		s.mu.Unlock()
+		if found && left {
+			return &effect{name: e.name, inline: true, release: func(context.Context) error { return errStuck }}
+		}
+		if found {
 			return e
 		}
-		e.settled = make(chan struct{})
-		s.mu.Unlock()
-		select {
-		case <-e.settled:
-			continue
-		case <-ctx.Done():
-		}
-		if expires(e.settled) {
-			continue
-		}
-		s.mu.Lock()
-		if e.pending {
-			e.abandoned = true
-			s.unlink(e)
-			s.mu.Unlock()
-			return &effect{name: e.name, memory: true, release: func(context.Context) error {
-				return errors.New("did not stop: still being acquired")
-			}}
-		}
-		s.mu.Unlock()
 	}
 }
 
@@ -323,7 +284,7 @@ func (e *effect) undo(ctx context.Context) error {
 	if e.release == nil {
 		return nil
 	}
-	if e.memory || e.child != nil {
+	if e.inline {
 		return e.release(ctx)
 	}
 	done := make(chan struct{})
@@ -332,19 +293,19 @@ func (e *effect) undo(ctx context.Context) error {
 		defer close(done)
 		err = contain(func() error { return e.release(ctx) })
 	}()
-	select {
-	case <-done:
-		return err
-	case <-ctx.Done():
-	}
-	if !expires(done) {
-		return errors.New("did not stop")
+	if !ends(ctx, done) {
+		return errStuck
 	}
 	return err
 }
 
-// expires waits for c at most the grace and reports whether it was closed.
-func expires(c <-chan struct{}) bool {
+// ends waits for c until ctx ends, and the grace longer, and reports whether it was closed.
+func ends(ctx context.Context, c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	case <-ctx.Done():
+	}
 	t := time.NewTimer(grace)
 	defer t.Stop()
 	select {
@@ -372,32 +333,17 @@ func (s *Scope) push(e *effect) error {
 	if s.closing {
 		return fmt.Errorf("%s: %s %s: %w", s.Path(), e.kind, e.name, errClosed)
 	}
-	e.prev, e.linked = s.last, true
-	if s.last != nil {
-		s.last.next = e
-	} else {
-		s.first = e
-	}
-	s.last = e
+	s.stack = append(s.stack, e)
 	return nil
 }
 
-// unlink takes e out of the stack, if it is there. The caller holds s.mu.
-func (s *Scope) unlink(e *effect) {
-	if e == nil || !e.linked {
-		return
+// unlink takes e out of the stack and reports whether it was there. The caller holds s.mu.
+func (s *Scope) unlink(e *effect) bool {
+	i := slices.Index(s.stack, e)
+	if i >= 0 {
+		s.stack = slices.Delete(s.stack, i, i+1)
 	}
-	if e.prev != nil {
-		e.prev.next = e.next
-	} else {
-		s.first = e.next
-	}
-	if e.next != nil {
-		e.next.prev = e.prev
-	} else {
-		s.last = e.prev
-	}
-	e.prev, e.next, e.linked = nil, nil, false
+	return i >= 0
 }
 
 // Node is one line of the audit tree.
@@ -419,19 +365,17 @@ func (s *Scope) Audit() Node {
 		notes = append(notes, "bounded")
 	}
 	for _, id := range s.private {
-		notes = append(notes, "isolates "+id.name)
+		notes = append(notes, "isolates "+id.String())
 	}
 	n := Node{Kind: "scope", Name: s.name, Label: strings.Join(notes, ", ")}
-	var below []*Scope
 	s.mu.Lock()
-	for e := s.first; e != nil; e = e.next {
-		n.Children = append(n.Children, Node{Kind: e.kind, Name: e.name})
-		below = append(below, e.child)
-	}
+	stack := slices.Clone(s.stack)
 	s.mu.Unlock()
-	for i, c := range below {
-		if c != nil {
-			n.Children[i] = c.Audit()
+	for _, e := range stack {
+		if e.child != nil {
+			n.Children = append(n.Children, e.child.Audit())
+		} else {
+			n.Children = append(n.Children, Node{Kind: e.kind, Name: e.name})
 		}
 	}
 	return n
