@@ -1,0 +1,257 @@
+package fsys
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// folder is an open or named directory, and the system's operations on names in it. *os.Root is one; so is bare.
+type folder interface {
+	OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error)
+	Lstat(name string) (fs.FileInfo, error)
+	Link(oldname, newname string) error
+	Rename(oldname, newname string) error
+	Remove(name string) error
+}
+
+// bare is a directory by its path: it works where the directory may be entered but not read.
+type bare string
+
+func (b bare) at(name string) string { return filepath.Join(string(b), name) }
+
+func (b bare) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error) {
+	return os.OpenFile(b.at(name), flag, perm)
+}
+func (b bare) Lstat(name string) (fs.FileInfo, error) { return os.Lstat(b.at(name)) }
+func (b bare) Link(oldname, newname string) error     { return os.Link(b.at(oldname), b.at(newname)) }
+func (b bare) Rename(oldname, newname string) error   { return os.Rename(b.at(oldname), b.at(newname)) }
+func (b bare) Remove(name string) error               { return os.Remove(b.at(name)) }
+
+// place is a resolved path: no link is left to follow at name, unless somebody puts one there, and then it is not followed.
+type place struct {
+	in   folder
+	name string
+	path string // canonical
+	// allow refuses a write; nil allows all. It is asked just before the first byte is written.
+	allow func() error
+}
+
+func (p place) permit() error {
+	if p.allow == nil {
+		return nil
+	}
+	return p.allow()
+}
+
+// racy is how young a file's time may be before equal times prove nothing: systems stamp files with a clock that ticks.
+const racy = 100 * time.Millisecond
+
+// attempts bounds how often an operation starts again because the file was replaced before its slot was ours.
+const attempts = 1000
+
+// open opens the regular file at p without following a link, waiting for a pipe, or waking a device.
+func (p place) open(flag int) (*os.File, fs.FileInfo, error) {
+	before, err := p.in.Lstat(p.name)
+	if err != nil {
+		return nil, nil, classify(err)
+	}
+	if err := regular(before); err != nil {
+		return nil, nil, err
+	}
+	f, err := p.in.OpenFile(p.name, flag|carefully, 0)
+	if err != nil {
+		return nil, nil, classify(err)
+	}
+	fi, err := f.Stat()
+	if err == nil {
+		err = regular(fi)
+	}
+	if err == nil && !os.SameFile(before, fi) {
+		err = errReplaced
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, classify(err)
+	}
+	return f, fi, nil
+}
+
+// errReplaced is a file that was put in another's place while we looked; it is ErrChanged unless the operation can start again.
+var errReplaced = fmt.Errorf("replaced: %w", ErrChanged)
+
+func regular(fi fs.FileInfo) error {
+	switch kindOf(fi.Mode()) {
+	case File:
+		return nil
+	case Directory:
+		return ErrDirectory
+	case Link:
+		return errReplaced // links were resolved, so this one is new
+	default:
+		return ErrNotRegular
+	}
+}
+
+// hold runs do on the open file at p with its slot held.
+func (p place) hold(ctx context.Context, locks *Locks, do func(f *os.File, fi fs.FileInfo) error) error {
+	once := func() error {
+		before, err := p.in.Lstat(p.name)
+		if err != nil {
+			return classify(err)
+		}
+		if err := regular(before); err != nil {
+			return err
+		}
+		if before.Size() > MaxEdit {
+			return ErrTooLarge
+		}
+		release, err := locks.acquire(ctx, idOf(before, p.path))
+		if err != nil {
+			return err
+		}
+		defer release()
+		f, fi, err := p.open(os.O_RDONLY)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if !os.SameFile(before, fi) {
+			return errReplaced // its slot is another one
+		}
+		return do(f, fi)
+	}
+	var err error
+	for range attempts {
+		if err = once(); !errors.Is(err, errReplaced) {
+			break
+		}
+	}
+	return err
+}
+
+// edit is Provider.Edit at p.
+func (p place) edit(ctx context.Context, locks *Locks, change func(old []byte, info Info) ([]byte, error)) (Info, error) {
+	var result Info
+	err := p.hold(ctx, locks, func(f *os.File, fi fs.FileInfo) error {
+		began := time.Now()
+		old, err := readAll(f, fi.Size())
+		if err != nil {
+			return classify(err)
+		}
+		result = infoOf(p.path, fi)
+		contents, err := change(old, result)
+		if err != nil || bytes.Equal(contents, old) {
+			return err
+		}
+		if err := p.permit(); err != nil {
+			return err
+		}
+		w := writer{place: p, file: f, before: fi, old: old, began: began}
+		if result, err = w.write(contents); err != nil {
+			return classify(err)
+		}
+		return nil
+	})
+	return result, err
+}
+
+// remove is Provider.Remove at p.
+func (p place) remove(ctx context.Context, locks *Locks, check func(old []byte, info Info) error) error {
+	return p.hold(ctx, locks, func(f *os.File, fi fs.FileInfo) error {
+		began := time.Now()
+		old, err := readAll(f, fi.Size())
+		if err != nil {
+			return classify(err)
+		}
+		if err := check(old, infoOf(p.path, fi)); err != nil {
+			return err
+		}
+		if err := p.permit(); err != nil {
+			return err
+		}
+		w := writer{place: p, file: f, before: fi, old: old, began: began}
+		if err := w.unchanged(); err != nil {
+			return err
+		}
+		return classify(p.in.Remove(p.name))
+	})
+}
+
+// create is Provider.Create at p, whose directory exists.
+func (p place) create(data []byte) (Info, error) {
+	if _, err := p.in.Lstat(p.name); err == nil {
+		return Info{}, fmt.Errorf("%s: %w", p.path, fs.ErrExist)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return Info{}, classify(err)
+	}
+	if err := p.permit(); err != nil {
+		return Info{}, err
+	}
+	// A link to a finished temporary file never replaces and never shows half a file.
+	temporary := temporaryName()
+	fi, err := p.fill(temporary, data)
+	if err != nil {
+		return Info{}, classify(err)
+	}
+	err = p.in.Link(temporary, p.name)
+	if remove := p.in.Remove(temporary); err == nil && remove != nil {
+		err = errors.Join(remove, p.in.Remove(p.name))
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) && linkless(err) {
+		fi, err = p.fill(p.name, data)
+	}
+	if err != nil {
+		return Info{}, classify(err)
+	}
+	return infoOf(p.path, fi), nil
+}
+
+// linkless reports an error that says this file system has no hard links for us.
+func linkless(err error) bool {
+	return errors.Is(err, syscall.EPERM) || errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EMLINK) || runtime.GOOS == "windows"
+}
+
+// fill writes a new file called name, or leaves none.
+func (p place) fill(name string, data []byte) (fs.FileInfo, error) {
+	f, err := p.in.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|carefully, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Write(data)
+	fi, statErr := f.Stat()
+	if err = errors.Join(err, statErr, f.Close()); err != nil {
+		return nil, errors.Join(err, p.in.Remove(name))
+	}
+	return fi, nil
+}
+
+func temporaryName() string { return ".dsh-" + rand.Text() + ".tmp" }
+
+// readAll reads f from its start; size is a hint. A file that has grown past MaxEdit gives ErrTooLarge.
+func readAll(f *os.File, size int64) ([]byte, error) {
+	buf := make([]byte, 0, max(size, 0)+bytes.MinRead)
+	for {
+		n, err := f.ReadAt(buf[len(buf):cap(buf)], int64(len(buf)))
+		buf = buf[:len(buf)+n]
+		switch {
+		case len(buf) > MaxEdit:
+			return nil, ErrTooLarge
+		case err == io.EOF:
+			return buf, nil
+		case err != nil:
+			return nil, err
+		case len(buf) == cap(buf):
+			buf = append(buf, make([]byte, len(buf))...)[:len(buf)]
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package fsys
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Flags that make an open neither wait for a pipe's other end nor follow a last symbolic link.
+const carefully = syscall.O_NONBLOCK | syscall.O_NOFOLLOW
+
+func idOf(fi fs.FileInfo, path string) fileID {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return fileID{dev: uint64(st.Dev), ino: st.Ino} //nolint:unconvert // the width differs between architectures
+	}
+	return fileID{path: path}
+}
+
+func changeTime(fi fs.FileInfo) time.Time {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return time.Unix(st.Ctim.Unix())
+	}
+	return time.Time{}
+}
+
+func linkCount(fi fs.FileInfo) uint64 {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Nlink) //nolint:unconvert // the width differs between architectures
+	}
+	return 1
+}
+
+func ownerOf(fi fs.FileInfo) (uid, gid int, ok bool) {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid), int(st.Gid), true
+	}
+	return 0, 0, false
+}
+
+// hasAttributes reports attributes that a new file at the same place would not have: access lists, capabilities. Labels that the system
+// gives by place do not count.
+func hasAttributes(f *os.File) bool {
+	var names [256]byte
+	n, err := unix.Flistxattr(int(f.Fd()), names[:])
+	if err != nil {
+		return err == unix.ERANGE
+	}
+	for list := names[:n]; len(list) > 0; {
+		name := unix.ByteSliceToString(list)
+		if name != "security.selinux" {
+			return true
+		}
+		list = list[len(name)+1:]
+	}
+	return false
+}

@@ -1,0 +1,157 @@
+package fsys
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+	"time"
+)
+
+// writer puts new contents in the place of a file that was read, while the file's slot is held.
+type writer struct {
+	place
+	file   *os.File    // the original, open for reading
+	before fs.FileInfo // as it was when it was read
+	old    []byte
+	began  time.Time // before it was read
+}
+
+// errInPlace says that a replacement would not be the same file to its other users, so the file itself must be written.
+var errInPlace = errors.New("must be written in place")
+
+func (w *writer) write(contents []byte) (Info, error) {
+	// Opening for writing asks the system whether we may write this file; a rename over it would not ask.
+	target, err := w.in.OpenFile(w.name, os.O_WRONLY|carefully, 0)
+	running := errors.Is(err, syscall.ETXTBSY) // a program that runs now: it may be replaced, not written
+	if err != nil && !running {
+		return Info{}, err
+	}
+	if target != nil {
+		defer target.Close()
+	}
+
+	err = errInPlace
+	if linkCount(w.before) <= 1 && !hasAttributes(w.file) {
+		var info Info
+		if info, err = w.replace(contents); err == nil {
+			return info, nil
+		}
+	}
+	if !errors.Is(err, errInPlace) {
+		return Info{}, err
+	}
+	if running {
+		return Info{}, fmt.Errorf("in use: %w", fs.ErrPermission)
+	}
+	return w.overwrite(target, contents)
+}
+
+// replace renames a finished temporary file over the original. It gives errInPlace where it can't make a faithful one.
+func (w *writer) replace(contents []byte) (info Info, err error) {
+	temporary := temporaryName()
+	f, err := w.in.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL|carefully, 0o600)
+	if errors.Is(err, fs.ErrPermission) {
+		return Info{}, errInPlace
+	}
+	if err != nil {
+		return Info{}, err
+	}
+	defer func() {
+		if err != nil {
+			// A removal that fails has nothing to add to err: the directory was writable a moment ago.
+			_ = w.in.Remove(temporary)
+		}
+	}()
+	_, err = f.Write(contents)
+	fi, likeErr := w.like(f)
+	if err = errors.Join(err, likeErr, f.Close()); err != nil {
+		return Info{}, err
+	}
+	if err = w.unchanged(); err != nil {
+		return Info{}, err
+	}
+	if err = w.in.Rename(temporary, w.name); err != nil {
+		return Info{}, err
+	}
+	return infoOf(w.path, fi), nil
+}
+
+// like gives f owner and mode of the original.
+func (w *writer) like(f *os.File) (fs.FileInfo, error) {
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	uid, gid, known := ownerOf(w.before)
+	newUID, newGID, _ := ownerOf(fi)
+	if known && (uid != newUID || gid != newGID) {
+		if err := f.Chown(uid, gid); err != nil {
+			return nil, errInPlace
+		}
+	}
+	// After the owner: a change of owner drops the set-id bits.
+	if err := f.Chmod(w.before.Mode()); err != nil {
+		return nil, err
+	}
+	return f.Stat()
+}
+
+// unchanged reports ErrChanged when the file at the place isn't what was read.
+func (w *writer) unchanged() error {
+	now, err := w.in.Lstat(w.name)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removed: %w", ErrChanged)
+		}
+		return err
+	}
+	if !os.SameFile(now, w.before) || now.Mode() != w.before.Mode() || now.Size() != w.before.Size() ||
+		!now.ModTime().Equal(w.before.ModTime()) || !changeTime(now).Equal(changeTime(w.before)) {
+		return ErrChanged
+	}
+	if w.began.Sub(w.before.ModTime()) > racy {
+		return nil
+	}
+	again, err := readAll(w.file, now.Size())
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(again, w.old) {
+		return ErrChanged
+	}
+	return nil
+}
+
+// overwrite writes the original itself. The part that needs new room goes first, so that a full disk is met while the old bytes still stand.
+func (w *writer) overwrite(target *os.File, contents []byte) (Info, error) {
+	fi, err := target.Stat()
+	if err != nil {
+		return Info{}, err
+	}
+	if !os.SameFile(fi, w.before) {
+		return Info{}, ErrChanged
+	}
+	if err := w.unchanged(); err != nil {
+		return Info{}, err
+	}
+	if len(contents) > len(w.old) {
+		if _, err := target.WriteAt(contents[len(w.old):], int64(len(w.old))); err != nil {
+			return Info{}, errors.Join(err, target.Truncate(int64(len(w.old))))
+		}
+	}
+	_, err = target.WriteAt(contents[:min(len(contents), len(w.old))], 0)
+	if err == nil {
+		err = target.Truncate(int64(len(contents)))
+	}
+	if err == nil {
+		fi, err = target.Stat()
+	}
+	if err != nil {
+		_, restoreErr := target.WriteAt(w.old, 0)
+		return Info{}, errors.Join(err, restoreErr, target.Truncate(int64(len(w.old))))
+	}
+	return infoOf(w.path, fi), nil
+}
