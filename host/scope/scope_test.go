@@ -489,6 +489,18 @@ func TestManyHandsOneTree(t *testing.T) {
 	}
 }
 
+// The error of a goroutine that has ended before the closer comes to it is not lost.
+func TestCloseKeepsErrorOfGoroutineThatEndedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := New("host")
+		if err := root.Go("loop", func(ctx context.Context) error { <-ctx.Done(); return errors.New("dirty") }); err != nil {
+			t.Fatal(err)
+		}
+		own(t, root, "above", func(context.Context) error { time.Sleep(time.Second); return nil }) // fake time: the loop is over by then
+		wantError(t, root.Close(bg), "host: loop: dirty")
+	})
+}
+
 func BenchmarkChildClose(b *testing.B) {
 	root := New("host")
 	defer root.Close(bg)
