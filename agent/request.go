@@ -1,0 +1,329 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/dsh-web/dsh-web/host/model"
+	"github.com/dsh-web/dsh-web/host/session"
+	"github.com/dsh-web/dsh-web/tools"
+)
+
+// request is a model call that is in the log and about to leave.
+type request struct {
+	route    model.Route
+	prepared *model.Prepared
+	tools    []tools.Tool // what calls of this step may name
+	attempt  int
+}
+
+// contextName marks the host's runtime-context messages.
+const contextName = "runtime-context"
+
+var errMoved = errors.New("the queue changed meanwhile")
+
+// checkpoint commits the start of the next step, the messages it takes and the hash of the request, and returns that request. Nil without an
+// error means that there was nothing to start a turn with. When the request can't be made, the step is opened all the same, so that the
+// messages are taken and the turn ends with the reason.
+func (t *turn) checkpoint(ctx context.Context) (*request, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		st := t.log.State()
+		taken := take(st, t.number == 0)
+		if t.number == 0 && len(taken.messages) == 0 {
+			return nil, nil
+		}
+		number, step := t.number, t.step+1
+		if number == 0 {
+			number = st.Turns + 1
+		}
+		drafts := slices.Clone(t.pending)
+		add := func(p session.Payload) { drafts = append(drafts, session.Draft{Payload: p}) }
+		if t.number == 0 {
+			add(session.TurnStart{Turn: number})
+		}
+		for _, s := range taken.splices {
+			add(s)
+		}
+		add(session.StepStart{Turn: number, Step: step})
+
+		req, more, failed := t.build(ctx, st, taken.messages, number, step)
+		for _, p := range more {
+			add(p)
+		}
+		err := t.commit(ctx, func(now session.State) ([]session.Draft, error) {
+			if !taken.still(now) {
+				return nil, errMoved
+			}
+			return drafts, nil
+		})
+		if errors.Is(err, errMoved) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		t.pending, t.number, t.step, t.open = nil, number, step, true
+		if failed != nil {
+			return nil, failed
+		}
+		t.sent(req.prepared)
+		return req, nil
+	}
+}
+
+// claim is what a step takes from the queue.
+type claim struct {
+	messages []model.Message
+	splices  []session.InboxSpliced
+	turn     int // messages taken from the next-turn queue
+	steer    int // and from the next-step queue
+}
+
+// take claims the first queued turn message at a turn's start, and everything that steers, at every step.
+func take(st session.State, start bool) claim {
+	var c claim
+	if start && len(st.NextTurn) > 0 {
+		c.turn = 1
+		c.messages = append(c.messages, st.NextTurn[0])
+		c.splices = append(c.splices, session.InboxSpliced{Target: session.TargetNextTurn, RemovedCount: 1, Inserted: []model.Message{}, Outcome: "claimed"})
+	}
+	if c.steer = len(st.NextStep); c.steer > 0 {
+		c.messages = append(c.messages, st.NextStep...)
+		c.splices = append(c.splices, session.InboxSpliced{Target: session.TargetNextStep, RemovedCount: c.steer, Inserted: []model.Message{}, Outcome: "claimed"})
+	}
+	return c
+}
+
+// still says whether st's queues begin with exactly what c takes. An edit keeps a message's id, so contents are compared too.
+func (c claim) still(st session.State) bool {
+	if len(st.NextTurn) < c.turn || len(st.NextStep) < c.steer {
+		return false
+	}
+	now := append(slices.Clone(st.NextTurn[:c.turn]), st.NextStep[:c.steer]...)
+	return slices.EqualFunc(now, c.messages, func(a, b model.Message) bool {
+		return a.ID == b.ID && (len(a.Content) == 0 || len(b.Content) == 0 || &a.Content[0] == &b.Content[0])
+	})
+}
+
+// build makes the request of a step over st, what is pending and the messages taken. The payloads go into the step's commit, also when the
+// request failed; then the failure ends the turn.
+func (t *turn) build(ctx context.Context, st session.State, taken []model.Message, number, step int) (*request, []session.Payload, error) {
+	var payloads []session.Payload
+	fail := func(code, format string, args ...any) (*request, []session.Payload, error) {
+		return nil, payloads, failure{session.Reason{Kind: session.EndError, Code: code, Message: fmt.Sprintf(format, args...)}}
+	}
+
+	view := t.cfg.View()
+	visible := t.cfg.Tools.Visible(view)
+	assembled, assembleErr := t.cfg.Prompt.Assemble(ctx, view, func() []model.Tool { return schemas(visible) })
+	if assembleErr == nil {
+		if m, ok := runtimeContext(st, assembled.Contexts); ok {
+			taken = append([]model.Message{m}, taken...)
+		}
+	}
+	for _, m := range taken {
+		payloads = append(payloads, session.UserMessage{Message: m})
+	}
+	if assembleErr != nil {
+		return fail("PROMPT", "The system prompt could not be put together: %v", assembleErr)
+	}
+	if limit := t.cfg.Limits.Tokens; limit > 0 && st.Usage.InputTokens+st.Usage.OutputTokens >= limit {
+		return nil, payloads, failure{session.Reason{Kind: session.EndBlocked, Code: "TOKEN_BUDGET", Message: fmt.Sprintf("The session used its budget of %d tokens.", limit)}}
+	}
+	route, selection, err := t.cfg.Route()
+	if err != nil {
+		return fail("ROUTE", "The model can't be reached: %v", err)
+	}
+	system, schemas := t.freeze(st, assembled.System, assembled.Tools)
+	messages, err := t.history(ctx, st, taken)
+	if err != nil {
+		return fail("ATTACHMENT", "An attachment can't be read: %v", err)
+	}
+	prepared, err := route.Adapter.Prepare(model.Request{
+		System: system, Tools: schemas, Messages: messages,
+		MaxTokens: selection.MaxTokens, ReasoningEffort: selection.ReasoningEffort, Params: selection.Params,
+		Session: t.log.ID(), Call: t.calls + 1,
+	})
+	if err != nil {
+		reason := reasonOf(err)
+		return nil, payloads, failure{reason}
+	}
+	payloads = append(payloads, t.header(st, route, selection, system, schemas)...)
+	req := &request{route: route, prepared: prepared, tools: visible, attempt: 1}
+	payloads = append(payloads, t.record(st, req, number, step))
+	return req, payloads, nil
+}
+
+func schemas(visible []tools.Tool) []model.Tool {
+	out := make([]model.Tool, len(visible))
+	for i, tool := range visible {
+		out[i] = tool.Schema()
+	}
+	return out
+}
+
+// freeze gives the bytes that were fixed by the first request; on a resume by the log's. A difference is reported, never sent.
+func (t *turn) freeze(st session.State, system string, schemas []model.Tool) (string, []model.Tool) {
+	if !t.frozen.Set() && st.Request != nil && t.cfg.KeepRecorded {
+		t.frozen.Fix(st.Request.Header.System, st.Request.Header.Tools)
+		if err := t.frozen.Check(system, schemas); err != nil {
+			t.cfg.Logger.Warn("prompt drifted since the session was recorded; the recorded one is used", "session", t.log.ID(), "difference", err)
+		}
+	} else if !t.frozen.Set() {
+		t.frozen.Fix(system, schemas)
+	} else if err := t.frozen.Check(system, schemas); err != nil {
+		t.cfg.Logger.Error("prompt changed after the first request", "session", t.log.ID(), "difference", err)
+		if t.cfg.Violation != nil {
+			t.cfg.Violation(err)
+		}
+	}
+	return t.frozen.System(), t.frozen.Tools()
+}
+
+// history is the model's view: the log's, then what waits for this commit, then what this step takes; image bytes filled in.
+func (t *turn) history(ctx context.Context, st session.State, taken []model.Message) ([]model.Message, error) {
+	out := make([]model.Message, 0, len(st.History)+len(t.pending)+len(taken))
+	for _, e := range st.History {
+		out = append(out, e.Message)
+	}
+	for _, d := range t.pending {
+		switch p := d.Payload.(type) {
+		case session.ToolResult:
+			out = append(out, p.Message)
+		case session.AssistantMessage:
+			out = append(out, p.Message)
+		}
+	}
+	out = append(out, taken...)
+	for i := range out {
+		content, err := t.loadImages(ctx, out[i].Content)
+		if err != nil {
+			return nil, err
+		}
+		out[i].Content = content
+	}
+	return out, nil
+}
+
+func (t *turn) loadImages(ctx context.Context, content []model.Block) ([]model.Block, error) {
+	copied := false
+	for i, b := range content {
+		if b.Type == model.BlockToolResult {
+			inner, err := t.loadImages(ctx, b.Content)
+			if err != nil {
+				return nil, err
+			}
+			if len(inner) > 0 && &inner[0] != &b.Content[0] {
+				if !copied {
+					content, copied = slices.Clone(content), true
+				}
+				content[i].Content = inner
+			}
+			continue
+		}
+		if b.Type != model.BlockImage || b.AttachmentID == "" || t.cfg.Attachments == nil {
+			continue
+		}
+		data, mime, err := t.cfg.Attachments.Load(ctx, b.AttachmentID)
+		if err != nil {
+			return nil, fmt.Errorf("attachment %s: %w", b.AttachmentID, err)
+		}
+		if !copied {
+			content, copied = slices.Clone(content), true
+		}
+		content[i].Data, content[i].Mime = data, mime
+	}
+	return content, nil
+}
+
+// runtimeContext is the host's message about the surroundings, when it differs from the last one the history holds.
+func runtimeContext(st session.State, contexts []string) (model.Message, bool) {
+	if len(contexts) == 0 {
+		return model.Message{}, false
+	}
+	text := strings.Join(contexts, "\n\n")
+	for _, e := range slices.Backward(st.History) {
+		if e.Message.Source.Kind == model.SourceHost && e.Message.Source.Name == contextName {
+			if e.Message.Text() == text {
+				return model.Message{}, false
+			}
+			break
+		}
+	}
+	return model.Message{
+		ID: NewID("ctx_"), Role: model.RoleUser, Content: []model.Block{model.Text(text)},
+		Source: model.Source{Kind: model.SourceHost, Name: contextName},
+	}, true
+}
+
+// header is the request header and context, where they differ from the log's last ones.
+func (t *turn) header(st session.State, route model.Route, sel model.Selection, system string, schemas []model.Tool) []session.Payload {
+	var out []session.Payload
+	h := session.RequestHeader{Reason: "initial"}
+	h.Header.Config = session.RequestConfig{
+		Provider: route.Provider, Model: route.Model, MaxTokens: sel.MaxTokens, ReasoningEffort: sel.ReasoningEffort,
+		Thinking: route.Thinking, Params: sel.Params,
+	}
+	h.Header.System, h.Header.Tools = system, schemas
+	if st.Request != nil {
+		h.Reason = "change"
+		if t.calls == 0 {
+			h.Reason = "resume"
+		}
+	}
+	if st.Request == nil || !sameHeader(*st.Request, h) {
+		out = append(out, h)
+	}
+	c := session.RequestContext{Provider: route.Provider, Model: route.Model, ContextWindow: route.ContextWindow}
+	if st.Context == nil || *st.Context != c {
+		out = append(out, c)
+	}
+	return out
+}
+
+func sameHeader(a, b session.RequestHeader) bool {
+	x, y := a.Header, b.Header
+	same := func(p, q json.RawMessage) bool { return bytes.Equal(p, q) }
+	return x.System == y.System &&
+		x.Config.Provider == y.Config.Provider && x.Config.Model == y.Config.Model && x.Config.MaxTokens == y.Config.MaxTokens &&
+		x.Config.ReasoningEffort == y.Config.ReasoningEffort && x.Config.Thinking == y.Config.Thinking &&
+		maps.EqualFunc(x.Config.Params, y.Config.Params, same) &&
+		slices.EqualFunc(x.Tools, y.Tools, func(p, q model.Tool) bool {
+			return p.Name == q.Name && p.Description == q.Description && same(p.Parameters, q.Parameters)
+		})
+}
+
+// record is the proof of a request: what is about to leave, and whether it extends the one before.
+func (t *turn) record(st session.State, req *request, number, step int) session.RequestSent {
+	p := req.prepared
+	sent := session.RequestSent{
+		Turn: number, Step: step, Attempt: req.attempt, Encoder: p.Encoder,
+		BodySHA256: p.BodySHA256(), ChainSHA256: p.PrefixSHA256(len(p.Messages)),
+		Messages: len(p.Messages), Bytes: len(p.Body), Contiguous: true,
+	}
+	if st.Sent == nil {
+		sent.PrefixSHA256 = p.PrefixSHA256(0)
+		return sent
+	}
+	sent.PrefixSHA256 = p.PrefixSHA256(st.Sent.Messages)
+	sent.Contiguous = sent.PrefixSHA256 == st.Sent.ChainSHA256 && st.Sent.Messages <= len(p.Messages)
+	if !sent.Contiguous {
+		_, sent.DivergesAt = p.Extends(t.prev)
+	}
+	return sent
+}
+
+// sent remembers what left, without the parts that only the sending needs.
+func (t *turn) sent(p *model.Prepared) {
+	t.calls++
+	t.prev = &model.Prepared{Encoder: p.Encoder, System: p.System, Tools: p.Tools, Messages: p.Messages}
+}
