@@ -154,7 +154,7 @@ func (v values) render(p Piece) (string, error) {
 		out.WriteString(before)
 		value, ok := v.known[name]
 		switch {
-		case !variableName.MatchString(name):
+		case !validName(name):
 			return "", fmt.Errorf("%s: {{%s}} is not a variable: a name is lower-case letters, digits and _", p.Name, name)
 		case ok:
 			out.WriteString(value)

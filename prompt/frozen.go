@@ -65,7 +65,7 @@ func (f *Frozen) Check(system string, tools []model.Tool) error {
 
 // Hash is the lower-case hex SHA-256 of the canonical JSON {"system": text, "tools": [{"name",
 // "description", "parameters"}]}: keys in this order, no blanks between tokens, parameters with their
-// own keys in their own order, nothing escaped that JSON doesn't demand.
+// own keys in their own order, strings as encoding/json writes them with HTML escaping off.
 func Hash(system string, tools []model.Tool) string {
 	if tools == nil {
 		tools = []model.Tool{}
@@ -90,7 +90,9 @@ func Hash(system string, tools []model.Tool) string {
 }
 
 // newlineless drops the newline that an encoder puts after its value.
-type newlineless struct{ w interface{ Write([]byte) (int, error) } }
+type newlineless struct {
+	w interface{ Write([]byte) (int, error) }
+}
 
 func (n newlineless) Write(p []byte) (int, error) {
 	if _, err := n.w.Write(bytes.TrimSuffix(p, []byte("\n"))); err != nil {

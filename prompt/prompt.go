@@ -15,7 +15,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"regexp"
 
 	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/scope"
@@ -119,12 +118,20 @@ func (r *Registry) AddContext(s *scope.Scope, c Context) error {
 	return r.contexts.Add(s, c.Name, c)
 }
 
-var variableName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+// validName is [a-z][a-z0-9_]*.
+func validName(name string) bool {
+	for i, c := range []byte(name) {
+		if !('a' <= c && c <= 'z' || i > 0 && (c == '_' || '0' <= c && c <= '9')) {
+			return false
+		}
+	}
+	return name != ""
+}
 
 // AddVariable registers {{name}} for the texts of sections and contexts. An error of value counts only
 // where the variable is used.
 func (r *Registry) AddVariable(s *scope.Scope, name string, value Text) error {
-	if !variableName.MatchString(name) || value == nil {
+	if !validName(name) || value == nil {
 		return fmt.Errorf("register variable %q: it needs a value, and a name of lower-case letters, digits and _ that begins with a letter", name)
 	}
 	return r.variables.Add(s, name, value)
@@ -150,27 +157,29 @@ func (r *Registry) ListenLast(s *scope.Scope, label string, fn Listener) error {
 	return r.listeners.Last(s, label, r.guard(label, fn))
 }
 
-// guard makes a listener harmless to complete prompts: one that fails there is skipped.
+// guard keeps a listener from deciding what is settled, and makes it harmless to complete prompts: one
+// that fails there is skipped.
 func (r *Registry) guard(label string, fn Listener) Listener {
 	return func(ctx context.Context, d Draft, next func(context.Context, Draft) (Draft, error)) (Draft, error) {
-		if !d.Complete {
-			return contain(label, func() (Draft, error) { return fn(ctx, d, next) })
-		}
-		before := d.clone()
+		complete := d.Complete
+		var before Draft
 		var passed *Draft // what came back from next
-		out, err := contain(label, func() (Draft, error) {
+		if complete {
+			before = d.clone()
+		}
+		out, err := contain("listener "+label, func() (Draft, error) {
 			return fn(ctx, d, func(ctx context.Context, d Draft) (Draft, error) {
-				d.Complete = true
+				d.Complete = complete
 				got, err := next(ctx, d)
-				if err == nil {
+				if err == nil && complete {
 					kept := got.clone()
 					passed = &kept
 				}
 				return got, err
 			})
 		})
-		if err == nil {
-			return out, nil
+		if err == nil || !complete {
+			return out, err
 		}
 		r.drop("listener", label, err)
 		if passed != nil {

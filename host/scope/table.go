@@ -35,7 +35,11 @@ func (t *Table[V]) Add(s *Scope, name string, v V) error {
 // The slice is the caller's.
 func (t *Table[V]) View(s *Scope) []Entry[V] {
 	var seen []*Entry[V]
-	for _, list := range t.files.seenBy(s) {
+	for i, list := range t.files.seenBy(s) {
+		if i == 0 {
+			seen = slices.Clone(list)
+			continue
+		}
 		for _, e := range list {
 			if i, ok := find(seen, e.Name); !ok {
 				seen = slices.Insert(seen, i, e)
