@@ -35,11 +35,52 @@ type State struct {
 	Sent    *RequestSent
 	Context *RequestContext
 
+	// Approvals are the approvals and questions without a decision, in the order asked.
+	Approvals []ApprovalAsked
+	Policy    string // the last approval/policy, "" before the first
+	Mode      string // the last sandbox/mode, "" before the first
+	Todos     []TodoItem
+	// Compacting is the id of a compaction without its end, "" when there is none.
+	Compacting string
+
+	// Accepted lists the ids of all messages that ever entered a queue, so that a repeated command can be told.
+	Accepted []Accepted
+
+	// Usage sums the model calls of this session; those of a fork's copied part belong to its parent.
 	Usage model.Usage
 	Blank bool // no turn/start yet
+	// SeedEnd is the seq of session/end-seed, -1 for a session that isn't a fork.
+	SeedEnd int64
+	// TurnSeq is the seq of the last turn/start, -1 before the first.
+	TurnSeq int64
 	// Damage is the reason why the log is read-only, "" when it is sound.
 	Damage string
 }
+
+// Accepted says at which seq a message entered a queue first.
+type Accepted struct {
+	ID  string
+	Seq int64
+}
+
+// Knows says whether a message with this id was ever accepted.
+func (s State) Knows(messageID string) bool {
+	_, ok := s.AcceptedAt(messageID)
+	return ok
+}
+
+// AcceptedAt gives the seq at which the message entered a queue first. It looks through all ids: some microseconds for a thousand.
+func (s State) AcceptedAt(messageID string) (seq int64, ok bool) {
+	for i := range s.Accepted {
+		if s.Accepted[i].ID == messageID {
+			return s.Accepted[i].Seq, true
+		}
+	}
+	return 0, false
+}
+
+// Queued counts the messages that wait.
+func (s State) Queued() int { return len(s.NextTurn) + len(s.NextStep) }
 
 // HistoryEntry is one message of the model's history and where it stands in the log.
 type HistoryEntry struct {
