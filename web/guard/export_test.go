@@ -1,0 +1,7 @@
+package guard
+
+// Redeem says whether a ticket is good, and uses it up.
+func Redeem(k *Keys, value string) bool {
+	_, ok := k.redeem(value)
+	return ok
+}

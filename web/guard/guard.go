@@ -1,0 +1,343 @@
+// Package guard stands in front of every route and every upgrade of the host. It decides by connection, host name, origin, authority and
+// body, in that order, before a handler sees the request; and it sets the headers that tell a browser what the page may do.
+//
+// Nothing is allowed by default: a route that was not given a Rule is refused, and a check that can't decide refuses.
+package guard
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// Access says who may use a route. The zero value lets nobody in.
+type Access uint8
+
+// The kinds of access.
+const (
+	Nobody   Access = iota
+	Open            // everybody who reaches the listener: assets, health, the exchange of a login code
+	Owner           // bearer token
+	Loopback        // bearer token, or a peer on this machine
+	Upgrade         // bearer token, or a single-use ticket among the subprotocols
+)
+
+// Body says what a route takes. The zero value takes none.
+type Body uint8
+
+// The kinds of bodies.
+const (
+	NoBody Body = iota
+	JSON        // application/json, checked and bounded by MaxJSON
+	Bytes       // any type, bounded by Rule.MaxBytes; the handler reads it
+)
+
+// Limits of JSON bodies.
+const (
+	MaxJSON      = 1 << 20 // bytes
+	MaxJSONDepth = 64
+)
+
+// Rule classifies one route.
+type Rule struct {
+	Route    string // the route's template, for the access log
+	Access   Access
+	Body     Body
+	MaxBytes int64 // for Bytes
+	Stream   bool  // its answer may take long: no write deadline
+	API      bool  // never cached
+}
+
+// Config of a Guard.
+type Config struct {
+	// Keys decides about tokens. Nil turns authority off; Serve-time checks allow that on loopback only.
+	Keys *Keys
+	// Hosts are further names, or names with a port, that this host is known by.
+	Hosts []string
+	// Logger gets one line per request. Nil discards.
+	Logger *slog.Logger
+	// Observe is called once per answered request, for metrics. Nil is none.
+	Observe func(route, method string, status int, took time.Duration)
+	// BodyTimeout for a whole JSON body, 30 s when 0; WriteTimeout for an answer that is no stream, 60 s when 0.
+	BodyTimeout, WriteTimeout time.Duration
+}
+
+// Guard checks requests. It holds no state of its own and may be used from any goroutine.
+type Guard struct {
+	keys    *Keys
+	hosts   hostList
+	log     *slog.Logger
+	observe func(route, method string, status int, took time.Duration)
+	body    time.Duration
+	write   time.Duration
+}
+
+// New makes a guard. An entry of Hosts that is no host name is an error.
+func New(c Config) (*Guard, error) {
+	hosts, err := parseHosts(c.Hosts)
+	if err != nil {
+		return nil, err
+	}
+	g := &Guard{keys: c.Keys, hosts: hosts, log: c.Logger, observe: c.Observe, body: c.BodyTimeout, write: c.WriteTimeout}
+	if g.log == nil {
+		g.log = slog.New(slog.DiscardHandler)
+	}
+	if g.body == 0 {
+		g.body = 30 * time.Second
+	}
+	if g.write == 0 {
+		g.write = time.Minute
+	}
+	return g, nil
+}
+
+// CheckListener says why serving on addr would be unsafe: beyond loopback and the unix socket it takes authority and at least one
+// configured host name.
+func (g *Guard) CheckListener(addr net.Addr) error {
+	if addr.Network() == "unix" {
+		return nil
+	}
+	at, err := netip.ParseAddrPort(addr.String())
+	if err == nil && at.Addr().Unmap().IsLoopback() {
+		return nil
+	}
+	switch {
+	case g.keys == nil:
+		return errors.New("listening on " + addr.String() + " needs --auth on: without it everybody who reaches this address would own the host")
+	case len(g.hosts) == 0:
+		return errors.New("listening on " + addr.String() + " needs --allow-host NAME: the name that browsers will use for this host")
+	}
+	return nil
+}
+
+// Who is the authority behind a request.
+type Who struct {
+	// ID is a token's id, "owner", "local" for the unix socket, or "" when authority is off or the route is open.
+	ID string
+	// Gone is closed when the token is revoked. Nil never is.
+	Gone <-chan struct{}
+}
+
+type whoKey struct{}
+
+// From tells who made the request with this context.
+func From(ctx context.Context) Who {
+	who, _ := ctx.Value(whoKey{}).(Who)
+	return who
+}
+
+// Handler puts the guard before next. Requests that it refuses never reach next.
+func (g *Guard) Handler(rule Rule, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun := time.Now()
+		id := requestID()
+		g.headers(w.Header(), r, rule, id)
+		rec := &recorder{ResponseWriter: w}
+		out := http.ResponseWriter(rec)
+		defer func() {
+			status := rec.status
+			if status == 0 {
+				status = http.StatusOK
+			}
+			took := time.Since(begun)
+			g.log.LogAttrs(r.Context(), slog.LevelInfo, "request", slog.String("id", id), slog.String("method", r.Method),
+				slog.String("route", rule.Route), slog.Int("status", status), slog.Int64("bytes", rec.bytes), slog.Duration("took", took))
+			if g.observe != nil {
+				g.observe(rule.Route, r.Method, status, took)
+			}
+		}()
+		who, refusal := g.check(rule, r)
+		if refusal == nil && rule.Access == Upgrade {
+			// The websocket library must get the server's own writer; rec notes what is known anyhow.
+			out, rec.status = w, http.StatusSwitchingProtocols
+		}
+		if refusal == nil {
+			refusal = g.prepare(rule, w, r)
+		}
+		if refusal != nil {
+			rec.status = 0
+			WriteProblem(rec, *refusal)
+			return
+		}
+		if who.ID != "" {
+			r = r.WithContext(context.WithValue(r.Context(), whoKey{}, who))
+		}
+		next.ServeHTTP(out, r)
+	})
+}
+
+// Refused answers requests that match no route: same headers, same log.
+func (g *Guard) Refused(p Problem) http.Handler {
+	return g.Handler(Rule{Route: "-", Access: Open, API: true}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		WriteProblem(w, p)
+	}))
+}
+
+// check judges what comes before the body.
+func (g *Guard) check(rule Rule, r *http.Request) (Who, *Problem) {
+	local := isUnix(r)
+	if !local && !g.hosts.allow(r.Host, localPort(r)) {
+		return Who{}, &Problem{Status: http.StatusMisdirectedRequest, Code: "host-refused",
+			Detail: "This host isn't known by that name; --allow-host adds one."}
+	}
+	if p := checkOrigin(r); p != nil {
+		return Who{}, p
+	}
+	switch {
+	case rule.Access == Open:
+		return Who{}, nil
+	case rule.Access == Nobody:
+		return Who{}, &Problem{Status: http.StatusForbidden, Code: "unclassified", Detail: "This route has no access rule."}
+	case local:
+		return Who{ID: "local"}, nil
+	case g.keys == nil:
+		return Who{}, nil
+	case rule.Access == Loopback && fromLoopback(r):
+		return Who{}, nil
+	}
+	if who, ok := g.keys.Check(bearer(r)); ok {
+		return who, nil
+	}
+	if rule.Access == Upgrade {
+		if who, ok := g.keys.redeem(ticketOf(r)); ok {
+			return who, nil
+		}
+	}
+	return Who{}, &Problem{Status: http.StatusUnauthorized, Code: "unauthorized",
+		Detail: "A bearer token is needed: open the login address that the host printed, or run `dsh-web open`."}
+}
+
+// checkOrigin refuses what another page asked for. A page on another port of this machine is another page.
+func checkOrigin(r *http.Request) *Problem {
+	refused := &Problem{Status: http.StatusForbidden, Code: "origin-refused", Detail: "Requests from other pages are refused."}
+	for _, site := range r.Header.Values("Sec-Fetch-Site") {
+		if site != "same-origin" && site != "none" {
+			return refused
+		}
+	}
+	for _, origin := range r.Header.Values("Origin") {
+		scheme, host, ok := strings.Cut(origin, "://")
+		if !ok || (scheme != "http" && scheme != "https") || !strings.EqualFold(host, r.Host) {
+			return refused
+		}
+	}
+	return nil
+}
+
+// prepare sets deadlines and reads a JSON body.
+func (g *Guard) prepare(rule Rule, w http.ResponseWriter, r *http.Request) *Problem {
+	rc := http.NewResponseController(w)
+	until := time.Time{} // the connection may carry a deadline from its last request
+	if !rule.Stream && rule.Access != Upgrade {
+		until = time.Now().Add(g.write)
+	}
+	_ = rc.SetWriteDeadline(until) // a writer without deadlines (tests) has none to set
+	switch rule.Body {
+	case JSON:
+		return g.readJSON(rc, w, r)
+	case Bytes:
+		_ = rc.SetReadDeadline(time.Now().Add(10 * g.body))
+		r.Body = http.MaxBytesReader(w, r.Body, rule.MaxBytes)
+	}
+	return nil
+}
+
+func (g *Guard) headers(h http.Header, r *http.Request, rule Rule, id string) {
+	sockets := ""
+	if g.hosts.allow(r.Host, localPort(r)) { // only a name that was judged may stand in a header
+		sockets = " ws://" + r.Host + " wss://" + r.Host
+	}
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "+
+		"font-src 'self'; connect-src 'self'"+sockets+"; base-uri 'self'; form-action 'none'; frame-ancestors 'none'; "+
+		"require-trusted-types-for 'script'; trusted-types dompurify")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("X-Request-Id", id)
+	if rule.API {
+		h.Set("Cache-Control", "no-store")
+	}
+}
+
+// recorder notes status and size for the access log.
+type recorder struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+// Unwrap gives the server's writer to http.ResponseController.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// WriteHeader notes the status.
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 || r.status == http.StatusContinue {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write counts bytes.
+func (r *recorder) Write(p []byte) (int, error) {
+	n, err := r.ResponseWriter.Write(p)
+	r.bytes += int64(n)
+	return n, err
+}
+
+func bearer(r *http.Request) string {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}
+
+// ticketOf finds a ticket among the offered subprotocols.
+func ticketOf(r *http.Request) string {
+	for _, line := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for offer := range strings.SplitSeq(line, ",") {
+			if value, ok := strings.CutPrefix(strings.TrimSpace(offer), "ticket."); ok {
+				return value
+			}
+		}
+	}
+	return ""
+}
+
+func localAddr(r *http.Request) net.Addr {
+	addr, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return addr
+}
+
+// isUnix says that the request came over the unix socket, whose file mode is the authority.
+func isUnix(r *http.Request) bool {
+	addr := localAddr(r)
+	return addr != nil && addr.Network() == "unix"
+}
+
+func localPort(r *http.Request) uint16 {
+	if tcp, ok := localAddr(r).(*net.TCPAddr); ok {
+		return uint16(tcp.Port)
+	}
+	return 0
+}
+
+func fromLoopback(r *http.Request) bool {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}
+
+func requestID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
