@@ -5,3 +5,6 @@ func Redeem(k *Keys, value string) bool {
 	_, ok := k.redeem(value)
 	return ok
 }
+
+// Bound sets how many browsers may be logged in.
+func Bound(k *Keys, n int) { k.max = n }

@@ -25,7 +25,7 @@ const (
 
 	maxCodes   = 64
 	maxTickets = 1024
-	maxTokens  = 256
+	maxTokens  = 256 // browsers; the oldest goes
 	maxGuesses = 20 // wrong codes at once
 	guessEvery = 3 * time.Second
 )
@@ -43,6 +43,7 @@ type Keys struct {
 	file  string
 	owner string
 	now   func() time.Time
+	max   int // tokens
 	// edit is held by whoever changes tokens, over the writing of the file.
 	edit chan struct{}
 
@@ -82,7 +83,7 @@ func OpenKeys(dir string, now func() time.Time) (*Keys, error) {
 		return nil, err
 	}
 	k := &Keys{
-		file: filepath.Join(dir, "tokens.json"), owner: owner, now: now, edit: make(chan struct{}, 1),
+		file: filepath.Join(dir, "tokens.json"), owner: owner, now: now, max: maxTokens, edit: make(chan struct{}, 1),
 		tokens: map[[32]byte]*token{}, codes: map[[32]byte]time.Time{}, tickets: map[[32]byte]ticket{},
 		guesses: maxGuesses, guessed: now(),
 	}
@@ -197,7 +198,7 @@ func (k *Keys) Exchange(code, label string) (value string, t Token, err error) {
 		Hash:  hex.EncodeToString(sum[:]), gone: make(chan struct{}),
 	}
 	err = k.change(func(tokens map[[32]byte]*token) {
-		for len(tokens) >= maxTokens {
+		for len(tokens) >= k.max {
 			dropOldest(tokens)
 		}
 		tokens[sum] = made
