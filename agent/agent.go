@@ -30,7 +30,7 @@ type Limits struct {
 	Tokens int64         // input and output tokens of the whole session
 }
 
-// Config is what an agent is made of. Everything but Attach, Redact, Report and Limits is required.
+// Config is what an agent is made of. Everything but Attachments, Redact, Violation and Limits is required.
 type Config struct {
 	// Scope owns the agent; its loop and its tool calls end with it.
 	Scope *scope.Scope
@@ -44,7 +44,7 @@ type Config struct {
 	// Attachments loads and keeps image bytes. Nil: the agent has no images.
 	Attachments Attachments
 	Redact      func(string) string
-	Limits      Limits
+	Limits      func() Limits // nil: none
 	// KeepRecorded makes a resumed session go on with the system text and tools of its log, whatever the preset says by now.
 	KeepRecorded bool
 	// Violation hears of prompt bytes that changed after the first request; tests make it fatal.
@@ -187,6 +187,13 @@ func (a *Agent) isParked() bool {
 	return a.parked
 }
 
+func (a *Agent) limits() Limits {
+	if a.cfg.Limits == nil {
+		return Limits{}
+	}
+	return a.cfg.Limits()
+}
+
 // closer says who closes the agent.
 func (a *Agent) closer() string {
 	a.mu.Lock()
@@ -203,7 +210,7 @@ func (a *Agent) endOf(ctx context.Context) session.Reason {
 	var ab abort
 	switch {
 	case errors.Is(cause, errTurnTime):
-		return session.Reason{Kind: session.EndTimeout, Code: "TURN_TIME", Message: fmt.Sprintf("The turn took longer than its limit of %s.", a.cfg.Limits.Time)}
+		return session.Reason{Kind: session.EndTimeout, Code: "TURN_TIME", Message: fmt.Sprintf("The turn took longer than its limit of %s.", a.limits().Time)}
 	case errors.As(cause, &ab):
 		return aborted(ab.by)
 	}

@@ -23,30 +23,36 @@ var (
 const inboxLimit = 1000
 
 // Accept queues m on log: for its own turn, or with steer for the next step of the running one. It is durable when Accept returns. A message
-// whose id the session knows changes nothing: known is true and the first one counts. It works on a log whose agent isn't live; a live one's
-// loop must be woken.
-func Accept(ctx context.Context, log *session.Log, m model.Message, steer bool) (known bool, err error) {
-	_, err = log.Update(ctx, func(st session.State) ([]session.Draft, error) {
-		known = st.Knows(m.ID)
-		if known {
+// whose id the session knows changes nothing: the first one counts. It works on a log whose agent isn't live; a live one's loop must be woken.
+func Accept(ctx context.Context, log *session.Log, m model.Message, steer bool) error {
+	_, err := log.Update(ctx, func(st session.State) ([]session.Draft, error) {
+		switch {
+		case st.Knows(m.ID):
 			return nil, nil
-		}
-		queue, target := st.NextTurn, session.TargetNextTurn
-		if steer {
-			queue, target = st.NextStep, session.TargetNextStep
-		}
-		if len(st.NextTurn)+len(st.NextStep) >= inboxLimit {
+		case st.Queued() >= inboxLimit:
 			return nil, ErrFull
 		}
-		drafts := []session.Draft{{Payload: session.InboxSpliced{Target: target, Start: len(queue), Inserted: []model.Message{m}}}}
-		if st.Title == "" {
-			if title := titleOf(m); title != "" {
-				drafts = append(drafts, session.Draft{Payload: session.Title{Title: title}})
-			}
+		at, target := len(st.NextTurn), session.TargetNextTurn
+		if steer {
+			at, target = len(st.NextStep), session.TargetNextStep
 		}
-		return drafts, nil
+		return enqueue(m, target, at, st.Title == ""), nil
 	})
-	return known, err
+	return err
+}
+
+// Queue is what a new session's log holds of its first message.
+func Queue(m model.Message, titled bool) []session.Draft {
+	return enqueue(m, session.TargetNextTurn, 0, titled)
+}
+
+// enqueue puts m into a queue. The first message of a session without a title gives it one.
+func enqueue(m model.Message, target string, at int, titled bool) []session.Draft {
+	drafts := []session.Draft{{Payload: session.InboxSpliced{Target: target, Start: at, Inserted: []model.Message{m}}}}
+	if title := titleOf(m); titled && title != "" {
+		drafts = append(drafts, session.Draft{Payload: session.Title{Title: title}})
+	}
+	return drafts
 }
 
 // titleOf is the first line of a message, at most 80 characters.

@@ -136,7 +136,7 @@ func (t *turn) build(ctx context.Context, st session.State, taken []model.Messag
 	if assembleErr != nil {
 		return fail("PROMPT", "The system prompt could not be put together: %v", assembleErr)
 	}
-	if limit := t.cfg.Limits.Tokens; limit > 0 && st.Usage.InputTokens+st.Usage.OutputTokens >= limit {
+	if limit := t.limits().Tokens; limit > 0 && st.Usage.InputTokens+st.Usage.OutputTokens >= limit {
 		return nil, payloads, failure{session.Reason{Kind: session.EndBlocked, Code: "TOKEN_BUDGET", Message: fmt.Sprintf("The session used its budget of %d tokens.", limit)}}
 	}
 	route, selection, err := t.cfg.Route()

@@ -38,7 +38,7 @@ func (a *Agent) runTurn(ctx context.Context) bool {
 		return false
 	}
 	defer a.end(cancel)
-	if limit := a.cfg.Limits.Time; limit > 0 {
+	if limit := a.limits().Time; limit > 0 {
 		var stop context.CancelFunc
 		turnCtx, stop = context.WithTimeoutCause(turnCtx, limit, errTurnTime)
 		defer stop()
@@ -90,8 +90,8 @@ func (t *turn) run(ctx context.Context) (reason session.Reason, err error) {
 			return t.endOf(ctx), nil
 		case t.isParked():
 			return aborted(ByShutdown), nil
-		case t.cfg.Limits.Steps > 0 && t.step >= t.cfg.Limits.Steps:
-			return session.Reason{Kind: session.EndMaxSteps, Code: "MAX_STEPS", Message: fmt.Sprintf("The turn reached its limit of %d steps.", t.cfg.Limits.Steps)}, nil
+		case t.limits().Steps > 0 && t.step >= t.limits().Steps:
+			return session.Reason{Kind: session.EndMaxSteps, Code: "MAX_STEPS", Message: fmt.Sprintf("The turn reached its limit of %d steps.", t.limits().Steps)}, nil
 		}
 	}
 }

@@ -33,7 +33,10 @@ const stopGrace = 10 * time.Second
 // Runner sends one agent's calls through the pipeline.
 type Runner struct {
 	Registry *Registry
-	Scope    *scope.Scope
+	// Scope owns the goroutines of running calls.
+	Scope *scope.Scope
+	// View is the scope whose guards stand around the calls.
+	View func() *scope.Scope
 	// Redact removes secrets from text. Nil means that there are none.
 	Redact func(string) string
 	// Report hears of panics and stuck tools, with the stack. Nil drops them.
@@ -89,7 +92,7 @@ func (r *Runner) run(ctx context.Context, set []Tool, asked session.ToolCall, ou
 
 // guarded runs the tool inside its guards. A panic anywhere inside is a result.
 func (r *Runner) guarded(ctx context.Context, tool Tool, call Call) Result {
-	res, err := r.Registry.sentries.Run(ctx, r.Scope, call, func(ctx context.Context, call Call) (res Result, err error) {
+	res, err := r.Registry.sentries.Run(ctx, r.View(), call, func(ctx context.Context, call Call) (res Result, err error) {
 		defer func() {
 			if p := recover(); p != nil {
 				r.report(call, fmt.Sprintf("panic: %v\n%s", p, debug.Stack()))

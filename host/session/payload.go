@@ -114,7 +114,7 @@ type RequestSent struct {
 	Messages    int    `json:"messages"`
 	Bytes       int    `json:"bytes"`
 	Contiguous  bool   `json:"contiguous"`
-	DivergesAt  *int   `json:"divergesAt,omitempty"`
+	DivergesAt  string `json:"divergesAt,omitempty"`
 }
 
 // Timing of a model call in milliseconds.

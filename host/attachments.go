@@ -1,0 +1,131 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"github.com/dsh-web/dsh-web/agent"
+)
+
+// imageTypes are the media types that models take; the file name's ending keeps it.
+var imageTypes = map[string]string{"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
+
+var attachmentID = regexp.MustCompile(`^[0-9a-f]{64}\.(png|jpg|gif|webp)$`)
+
+// attachmentLimit is the size of one attachment in bytes.
+const attachmentLimit = 25 << 20
+
+// attachments keeps one session's images as files named by their hash, so that keeping one twice costs nothing.
+type attachments struct{ dir string }
+
+func (h *Host) attachments(session string) agent.Attachments {
+	if h.cfg.Attachments == "" {
+		return nil
+	}
+	return attachments{filepath.Join(h.cfg.Attachments, session)}
+}
+
+// Keep stores an image and gives its id.
+func (a attachments) Keep(_ context.Context, mime string, data []byte) (string, error) {
+	ending, ok := imageTypes[mime]
+	switch {
+	case !ok:
+		return "", refuse(CodeValidation, "The media type %q is not an image that models take: png, jpeg, gif, webp.", mime)
+	case len(data) == 0 || len(data) > attachmentLimit:
+		return "", refuse(CodeValidation, "An attachment has 1 byte to 25 MiB; this one has %d bytes.", len(data))
+	}
+	sum := sha256.Sum256(data)
+	id := hex.EncodeToString(sum[:]) + "." + ending
+	if err := os.MkdirAll(a.dir, 0o700); err != nil {
+		return "", fmt.Errorf("keep attachment: %w", err)
+	}
+	path := filepath.Join(a.dir, id)
+	if _, err := os.Stat(path); err == nil {
+		return id, nil
+	}
+	tmp, err := os.CreateTemp(a.dir, ".new-*")
+	if err != nil {
+		return "", fmt.Errorf("keep attachment: %w", err)
+	}
+	_, err = tmp.Write(data)
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("keep attachment: %w", err), os.Remove(tmp.Name()))
+	}
+	return id, nil
+}
+
+// Load reads an image back.
+func (a attachments) Load(_ context.Context, id string) (data []byte, mime string, err error) {
+	if !attachmentID.MatchString(id) {
+		return nil, "", refuse(CodeAttachmentNotFound, "There is no attachment %q.", id)
+	}
+	data, err = os.ReadFile(filepath.Join(a.dir, id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, "", refuse(CodeAttachmentNotFound, "There is no attachment %q.", id)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("read attachment: %w", err)
+	}
+	for m, ending := range imageTypes {
+		if filepath.Ext(id) == "."+ending {
+			mime = m
+		}
+	}
+	return data, mime, nil
+}
+
+// Attach stores an image for a session's messages.
+func (s *Session) Attach(ctx context.Context, mime string, data []byte) (id string, err error) {
+	store := s.host.attachments(s.ID())
+	if store == nil {
+		return "", refuse(CodeValidation, "This host keeps no attachments.")
+	}
+	return store.Keep(ctx, mime, data)
+}
+
+// Attachment reads an image of the session.
+func (s *Session) Attachment(ctx context.Context, id string) (data []byte, mime string, err error) {
+	store := s.host.attachments(s.ID())
+	if store == nil {
+		return nil, "", refuse(CodeAttachmentNotFound, "There is no attachment %q.", id)
+	}
+	return store.Load(ctx, id)
+}
+
+func (h *Host) dropAttachments(session string) error {
+	if h.cfg.Attachments == "" {
+		return nil
+	}
+	return os.RemoveAll(filepath.Join(h.cfg.Attachments, session))
+}
+
+// redact removes the host's secrets from text that leaves the tool pipeline.
+func (h *Host) redact(text string) string {
+	if h.cfg.Credentials == nil {
+		return text
+	}
+	return redact(text, h.cfg.Credentials.Values(h.keyNames()...))
+}
+
+func (h *Host) keyNames() []string {
+	var names []string
+	for _, p := range h.cfg.Router.Providers() {
+		if p.KeyName != "" {
+			names = append(names, p.KeyName)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,281 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/dsh-web/dsh-web/agent"
+	"github.com/dsh-web/dsh-web/host/model"
+	"github.com/dsh-web/dsh-web/host/session"
+	"github.com/dsh-web/dsh-web/presets"
+)
+
+// Spec is what a new session is asked to be.
+type Spec struct {
+	ID        string // "" lets the host make one
+	Preset    string // "" is the default
+	Workspace string
+	Model     model.Selection
+	Title     string
+	Labels    map[string]string
+	Group     string
+	Attempt   int
+	Message   []model.Block // the first message, if any
+}
+
+// settings are a session's private settings: outside the log, never exported.
+type settings struct {
+	Model model.Selection `json:"model"`
+	// Spec is the hash of the specification, so that a repeated create can be told from a conflicting one.
+	Spec string `json:"spec"`
+}
+
+// openTimeout bounds the making of an agent, which goes on when its HTTP request ends.
+const openTimeout = 30 * time.Second
+
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+
+// batchLimit is how many sessions one batch makes at most.
+const batchLimit = 256
+
+// Create makes a session and its agent. A repeated id with the same specification gives the session there is, and created is false.
+func (h *Host) Create(ctx context.Context, spec Spec) (info Info, created bool, err error) {
+	if spec.ID == "" {
+		spec.ID = uuid.Must(uuid.NewV7()).String()
+	}
+	plan, err := h.plan(spec)
+	if err != nil {
+		return Info{}, false, err
+	}
+	e := h.entry(spec.ID)
+	defer h.leave(e)
+	unlock, err := e.lock(ctx)
+	if err != nil {
+		return Info{}, false, err
+	}
+	defer unlock()
+	if in, err := h.journal.Info(ctx, spec.ID); err == nil {
+		info, err := h.repeated(ctx, in, plan)
+		return info, false, err
+	} else if !errors.Is(err, session.ErrNotFound) {
+		return Info{}, false, err
+	}
+	made, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
+	defer cancel()
+	l, err := h.birth(made, e, plan)
+	if err != nil {
+		return Info{}, false, err
+	}
+	return h.info(l.log.Info()), true, nil
+}
+
+// CreateBatch makes count sessions of one specification, all or none, in one group.
+func (h *Host) CreateBatch(ctx context.Context, spec Spec, count int) (infos []Info, err error) {
+	switch {
+	case count < 1 || count > batchLimit:
+		return nil, refuse(CodeValidation, "A batch makes 1 to %d sessions.", batchLimit)
+	case spec.ID != "":
+		return nil, refuse(CodeIDInvalid, "A batch makes its own ids; leave id out.")
+	}
+	if spec.Group == "" {
+		spec.Group = uuid.Must(uuid.NewV7()).String()
+	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, in := range infos {
+			err = errors.Join(err, h.Delete(context.WithoutCancel(ctx), in.ID, true))
+		}
+		infos = nil
+	}()
+	first := spec.Attempt
+	for i := range count {
+		spec.Attempt = first + i
+		in, _, err := h.Create(ctx, spec)
+		if err != nil {
+			return infos, err
+		}
+		infos = append(infos, in)
+	}
+	return infos, nil
+}
+
+// plan is a checked specification.
+type plan struct {
+	Spec
+	composition presets.Composition
+	digest      string
+}
+
+func (h *Host) plan(spec Spec) (plan, error) {
+	p := plan{Spec: spec}
+	if err := h.open(); err != nil {
+		return p, err
+	}
+	if !idPattern.MatchString(spec.ID) {
+		return p, refuse(CodeIDInvalid, "A session id has 1 to 128 letters, digits, dots, underscores and dashes, and begins with a letter or digit.")
+	}
+	if p.Preset == "" {
+		p.Preset = h.cfg.DefaultPreset
+	}
+	dir, err := workspace(spec.Workspace)
+	if err != nil {
+		return p, err
+	}
+	p.Workspace = dir
+	if len(p.Title) > 1000 {
+		return p, refuse(CodeValidation, "A title has at most 1,000 bytes.")
+	}
+	p.Model = p.Model.Or(h.cfg.DefaultModel)
+	if _, err := h.cfg.Router.Resolve(p.Model); err != nil {
+		return p, refuse(CodeValidation, "%v.", err).with("field", "model")
+	}
+	if p.composition, err = h.resolvePreset(p.Preset); err != nil {
+		return p, err
+	}
+	canonical, err := json.Marshal(p.Spec)
+	if err != nil {
+		return p, fmt.Errorf("encode specification: %w", err)
+	}
+	sum := sha256.Sum256(canonical)
+	p.digest = hex.EncodeToString(sum[:])
+	return p, nil
+}
+
+// workspace checks the folder an agent works in.
+func workspace(dir string) (string, error) {
+	if dir == "" {
+		return "", refuse(CodeWorkspaceInvalid, "A session needs a workspace: give the absolute path of a directory.")
+	}
+	if !filepath.IsAbs(dir) {
+		return "", refuse(CodeWorkspaceInvalid, "The workspace %q is not an absolute path.", dir)
+	}
+	dir = filepath.Clean(dir)
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "", refuse(CodeWorkspaceInvalid, "The workspace %s does not exist; create it first.", dir)
+	case err != nil:
+		return "", refuse(CodeWorkspaceInvalid, "The workspace %s can't be read: %v.", dir, err)
+	case !info.IsDir():
+		return "", refuse(CodeWorkspaceInvalid, "The workspace %s is not a directory.", dir)
+	}
+	return dir, nil
+}
+
+// repeated answers a create whose id exists.
+func (h *Host) repeated(ctx context.Context, in session.Info, p plan) (Info, error) {
+	raw, err := h.journal.Settings(ctx, in.ID)
+	if err != nil {
+		return Info{}, err
+	}
+	var s settings
+	if err := json.Unmarshal(raw, &s); err != nil || s.Spec != p.digest {
+		return Info{}, refuse(CodeSessionConflict, "A session %q exists with another specification; choose another id.", in.ID)
+	}
+	return h.info(in), nil
+}
+
+// birth mounts the agent, then makes the session durable in one commit, then publishes it. The caller holds the entry.
+func (h *Host) birth(ctx context.Context, e *entry, p plan) (l *live, err error) {
+	own := settings{Model: p.Model, Spec: p.digest}
+	l, err = h.mount(ctx, p.ID, p.Workspace, p.composition, own, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.scope.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	raw, err := json.Marshal(own)
+	if err != nil {
+		return nil, fmt.Errorf("encode settings: %w", err)
+	}
+	pin, err := p.composition.Pin()
+	if err != nil {
+		return nil, fmt.Errorf("pin preset: %w", err)
+	}
+	now := h.cfg.Now().UnixMilli()
+	logs, err := h.journal.CreateAll(ctx, []session.Creation{{
+		Header: session.Header{
+			ID: p.ID, Version: session.Version, CreatedAt: now, Cwd: p.Workspace, Labels: p.Labels, Group: p.Group, Attempt: p.Attempt,
+			AgentPreset: session.PresetRef{ID: p.composition.ID, Hash: p.composition.Hash},
+		},
+		Pin: pin, Settings: raw, Model: h.modelRef(p.Model), Drafts: firstDrafts(p.Spec),
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return l, h.publish(e, l, logs[0])
+}
+
+func firstDrafts(spec Spec) []session.Draft {
+	var drafts []session.Draft
+	if spec.Title != "" {
+		drafts = append(drafts, session.Draft{Payload: session.Title{Title: spec.Title}})
+	}
+	if len(spec.Message) > 0 {
+		m := userMessage("", spec.Message)
+		drafts = slices.Concat(drafts, agent.Queue(m, spec.Title == ""))
+	}
+	return drafts
+}
+
+func userMessage(id string, content []model.Block) model.Message {
+	if id == "" {
+		id = agent.NewID("msg_")
+	}
+	return model.Message{ID: id, Role: model.RoleUser, Content: content, Source: model.Source{Kind: model.SourceUser}}
+}
+
+func (h *Host) modelRef(sel model.Selection) session.ModelRef {
+	route, err := h.cfg.Router.Resolve(sel)
+	if err != nil {
+		return session.ModelRef{Provider: sel.Provider, Model: sel.Model}
+	}
+	return session.ModelRef{Provider: route.Provider, Model: route.Model}
+}
+
+// Delete removes a session with everything that belongs to it. A running one needs force.
+func (h *Host) Delete(ctx context.Context, id string, force bool) error {
+	e := h.entry(id)
+	defer h.leave(e)
+	unlock, err := e.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := h.journal.Info(ctx, id); err != nil {
+		return h.notFound(id, err)
+	}
+	if l := e.now(); l != nil && !l.agent.Idle() && !force {
+		return refuse(CodeSessionRunning, "The session %s is running; cancel it first, or delete it with force.", id)
+	}
+	done, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
+	defer cancel()
+	closeErr := h.shut(done, e, agent.ByDisposed)
+	if err := h.journal.Delete(done, id); err != nil {
+		return errors.Join(closeErr, h.notFound(id, err))
+	}
+	return errors.Join(closeErr, h.dropAttachments(id))
+}
+
+func (h *Host) notFound(id string, err error) error {
+	if errors.Is(err, session.ErrNotFound) {
+		return refuse(CodeSessionNotFound, "There is no session %q.", id)
+	}
+	return err
+}

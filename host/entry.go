@@ -1,0 +1,184 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dsh-web/dsh-web/agent"
+	"github.com/dsh-web/dsh-web/host/scope"
+	"github.com/dsh-web/dsh-web/host/session"
+	"github.com/dsh-web/dsh-web/presets"
+)
+
+// entry is one session's place in the host. Whoever holds own may create, resume, switch, evict, close or delete it; nobody else changes
+// live. The entry leaves the map when nobody refers to it and it isn't live.
+type entry struct {
+	id  string
+	own chan struct{} // one slot
+
+	mu      sync.Mutex
+	live    *live
+	holders int // those who rely on live staying; counted up only by the holder of own
+	used    time.Time
+	deleted bool
+
+	refs int // guarded by Host.mu
+}
+
+// live is a session with a running agent.
+type live struct {
+	scope   *scope.Scope
+	log     *session.Log
+	agent   *agent.Agent
+	mounted atomic.Pointer[presets.Mounted]
+	// settings changes only under the entry's own.
+	settings atomic.Pointer[settings]
+}
+
+// entry gives the place of a session; leave gives it back.
+func (h *Host) entry(id string) *entry {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e := h.entries[id]
+	if e == nil {
+		e = &entry{id: id, own: make(chan struct{}, 1), used: h.cfg.Now()}
+		h.entries[id] = e
+	}
+	e.refs++
+	return e
+}
+
+func (h *Host) leave(e *entry) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e.refs--
+	if e.refs > 0 {
+		return
+	}
+	e.mu.Lock()
+	gone := e.live == nil
+	e.mu.Unlock()
+	if gone && h.entries[e.id] == e {
+		delete(h.entries, e.id)
+	}
+}
+
+// lock takes the entry for a change. The returned function gives it back.
+func (e *entry) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case e.own <- struct{}{}:
+		return func() { <-e.own }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// now is the live agent, or nil.
+func (e *entry) now() *live {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.live
+}
+
+func (e *entry) setLive(l *live, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.live, e.used = l, now
+}
+
+// hold makes the session live if it isn't and keeps it so until release. The resume outlives the caller's context: the next one needs it too.
+func (h *Host) hold(ctx context.Context, e *entry) (*live, func(), error) {
+	unlock, err := e.lock(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer unlock()
+	if err := h.open(); err != nil {
+		return nil, nil, err
+	}
+	l := e.now()
+	if l == nil {
+		if l, err = h.resume(context.WithoutCancel(ctx), e); err != nil {
+			return nil, nil, err
+		}
+	}
+	e.mu.Lock()
+	e.holders++
+	e.used = h.cfg.Now()
+	e.mu.Unlock()
+	return l, func() {
+		e.mu.Lock()
+		e.holders--
+		e.used = h.cfg.Now()
+		e.mu.Unlock()
+	}, nil
+}
+
+// shut closes the live agent of e, if there is one. The caller holds own.
+func (h *Host) shut(ctx context.Context, e *entry, by string) error {
+	l := e.now()
+	if l == nil {
+		return nil
+	}
+	err := h.closeLive(ctx, l, by)
+	e.setLive(nil, h.cfg.Now())
+	h.feed.dirty(e.id)
+	return err
+}
+
+// closeLive ends an agent: its turn first, with a logged reason, then everything its scope owns.
+func (h *Host) closeLive(ctx context.Context, l *live, by string) error {
+	l.agent.Stop(by)
+	err := l.scope.Close(ctx)
+	h.journal.Release(l.log)
+	h.liveCount.Add(-1)
+	return err
+}
+
+// evict closes the agents that nobody used for a while. It skips whatever is busy.
+func (h *Host) evict(ctx context.Context) error {
+	h.mu.Lock()
+	all := make([]*entry, 0, len(h.entries))
+	for _, e := range h.entries {
+		e.refs++
+		all = append(all, e)
+	}
+	h.mu.Unlock()
+	var errs []error
+	for _, e := range all {
+		if err := h.evictOne(ctx, e); err != nil {
+			errs = append(errs, err)
+		}
+		h.leave(e)
+	}
+	return errors.Join(errs...)
+}
+
+func (h *Host) evictOne(ctx context.Context, e *entry) error {
+	select {
+	case e.own <- struct{}{}:
+		defer func() { <-e.own }()
+	default:
+		return nil // somebody is changing it
+	}
+	e.mu.Lock()
+	l, busy, idle := e.live, e.holders > 0, h.cfg.Now().Sub(e.used)
+	e.mu.Unlock()
+	if l == nil || busy || !l.agent.Idle() || len(l.log.State().Approvals) > 0 {
+		return nil
+	}
+	limit := h.cfg.EvictIdle
+	if t := l.mounted.Load().Terminals(); t != nil && t.Used() {
+		limit = h.cfg.EvictUsedShell
+	}
+	if limit <= 0 || idle < limit {
+		return nil
+	}
+	_, err := l.log.Update(ctx, func(session.State) ([]session.Draft, error) {
+		return []session.Draft{{Payload: session.AgentEvicted{IdleMs: idle.Milliseconds()}}}, nil
+	})
+	return errors.Join(err, h.shut(ctx, e, agent.ByDisposed))
+}

@@ -1,0 +1,182 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/dsh-web/dsh-web/agent"
+	"github.com/dsh-web/dsh-web/host/model"
+	"github.com/dsh-web/dsh-web/host/scope"
+	"github.com/dsh-web/dsh-web/host/session"
+	"github.com/dsh-web/dsh-web/presets"
+)
+
+// mount makes an agent's scope and mounts its preset there. Nothing is published yet: no log, no loop. A failure leaves nothing.
+func (h *Host) mount(ctx context.Context, id, workspace string, c presets.Composition, own settings, shellLost bool) (l *live, err error) {
+	if n := h.liveCount.Add(1); h.cfg.MaxLive > 0 && n > int64(h.cfg.MaxLive) {
+		h.liveCount.Add(-1)
+		return nil, refuse(CodeLimit, "The host runs %d agents, its limit; close some, or raise limits.sessions.", h.cfg.MaxLive).with("limit", "sessions")
+	}
+	defer func() {
+		if err != nil {
+			h.liveCount.Add(-1)
+		}
+	}()
+	s, err := h.root.Child("session "+id, scope.Layer())
+	if err != nil {
+		return nil, fmt.Errorf("open agent scope: %w", err)
+	}
+	l = &live{scope: s}
+	l.settings.Store(&own)
+	mounted, err := presets.Mount(ctx, s, c, h.services(l, id, workspace, shellLost))
+	if err != nil {
+		err = refuse(CodePresetBroken, "The preset %q can't be mounted: %v", c.ID, err).with("preset", c.ID)
+		return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+	}
+	l.mounted.Store(mounted)
+	return l, nil
+}
+
+// services is what a mounted preset may use of the host.
+func (h *Host) services(l *live, id, workspace string, shellLost bool) presets.Services {
+	return presets.Services{
+		Prompts: h.prompts, Tools: h.tools, Proc: h.cfg.Proc,
+		Session: id, Workspace: workspace, ShellLost: shellLost,
+		Model: func() string {
+			route, err := h.cfg.Router.Resolve(l.settings.Load().Model)
+			if err != nil {
+				return l.settings.Load().Model.Model
+			}
+			return route.Model
+		},
+		ShellTaken: func(by string, typed []byte) {
+			if l.log == nil {
+				return
+			}
+			_, err := l.log.Update(context.WithoutCancel(l.scope.Context()), func(session.State) ([]session.Draft, error) {
+				return []session.Draft{{Payload: session.ShellTaken{By: by, Bytes: int64(len(typed))}}}, nil
+			})
+			if err != nil {
+				h.cfg.Logger.Error("log use of the keyboard", "session", id, "error", err)
+			}
+		},
+	}
+}
+
+// publish gives a mounted agent its log, starts its loop and makes it the session's live agent. The caller holds the entry.
+func (h *Host) publish(e *entry, l *live, log *session.Log) error {
+	l.log = log
+	l.agent = agent.New(agent.Config{
+		Scope: l.scope, View: func() *scope.Scope { return l.mounted.Load().Scope },
+		Log: log, Prompt: h.prompts, Tools: h.tools,
+		Route: func() (model.Route, model.Selection, error) {
+			sel := l.settings.Load().Model
+			route, err := h.cfg.Router.Resolve(sel)
+			return route, sel, err
+		},
+		Attachments: h.attachments(e.id), Redact: h.redact,
+		Limits: func() agent.Limits { return l.mounted.Load().Limits }, KeepRecorded: h.cfg.KeepRecorded, Violation: h.cfg.Violation, Logger: h.cfg.Logger,
+	})
+	if err := l.agent.Start(); err != nil {
+		h.journal.Release(log)
+		return fmt.Errorf("start agent: %w", err)
+	}
+	e.setLive(l, h.cfg.Now())
+	h.feed.dirty(e.id)
+	l.agent.Wake()
+	return nil
+}
+
+// resume makes a stored session live again, with the composition it was given. The caller holds the entry.
+func (h *Host) resume(ctx context.Context, e *entry) (l *live, err error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	log, err := h.journal.Open(ctx, e.id)
+	if err != nil {
+		return nil, h.notFound(e.id, err)
+	}
+	published := false
+	defer func() {
+		if !published {
+			h.journal.Release(log)
+		}
+	}()
+	st := log.State()
+	if st.Damage != "" {
+		return nil, refuse(CodeSessionDamaged, "The session %s is damaged and read-only: %s.", e.id, st.Damage)
+	}
+	if _, err := os.Stat(st.Header.Cwd); err != nil {
+		return nil, refuse(CodeWorkspaceInvalid, "The workspace %s of this session is gone: %v. Bring it back, or fork the session into another one.", st.Header.Cwd, err)
+	}
+	own, err := h.loadSettings(ctx, e.id)
+	if err != nil {
+		return nil, err
+	}
+	pin, err := h.journal.Pin(ctx, e.id)
+	if err != nil {
+		return nil, err
+	}
+	c, err := presets.Unpin(pin)
+	if err != nil {
+		return nil, refuse(CodePresetBroken, "The preset recorded with session %s can't be read: %v", e.id, err)
+	}
+	h.reportDrift(e.id, c)
+	if l, err = h.mount(ctx, e.id, st.Header.Cwd, c, own, usedShell(st)); err != nil {
+		return nil, err
+	}
+	published = true
+	if err := h.publish(e, l, log); err != nil {
+		return nil, errors.Join(err, l.scope.Close(ctx))
+	}
+	return l, nil
+}
+
+func (h *Host) loadSettings(ctx context.Context, id string) (settings, error) {
+	var own settings
+	raw, err := h.journal.Settings(ctx, id)
+	if err != nil || len(raw) == 0 {
+		return own, err
+	}
+	if err := json.Unmarshal(raw, &own); err != nil {
+		return own, fmt.Errorf("decode settings of session %s: %w", id, err)
+	}
+	return own, nil
+}
+
+// usedShell says whether an earlier life of the session ran a persistent shell, whose state is gone.
+func usedShell(st session.State) bool {
+	for _, entry := range st.History {
+		for _, call := range entry.Message.ToolCalls() {
+			if call.Name == presets.ShellTool {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// reportDrift says when a preset's file has changed since the session was made; the session goes on with what it was given.
+func (h *Host) reportDrift(id string, c presets.Composition) {
+	now, err := h.cfg.Roster.Resolve(c.ID)
+	switch {
+	case err != nil:
+		h.cfg.Logger.Warn("the session's preset is gone or broken by now; the recorded one is used", "session", id, "preset", c.ID, "error", err)
+	case now.Hash != c.Hash:
+		h.cfg.Logger.Warn("the session's preset has changed since; the recorded one is used", "session", id, "preset", c.ID)
+	}
+}
+
+func (h *Host) resolvePreset(id string) (presets.Composition, error) {
+	c, err := h.cfg.Roster.Resolve(id)
+	var unknown *presets.NotFoundError
+	switch {
+	case errors.As(err, &unknown):
+		return c, refuse(CodePresetNotFound, "There is no preset %q; there are: %v.", id, unknown.Known).with("known", unknown.Known)
+	case err != nil:
+		return c, refuse(CodePresetBroken, "The preset %q is broken: %v", id, err).with("preset", id)
+	}
+	return c, nil
+}

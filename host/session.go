@@ -1,0 +1,322 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/dsh-web/dsh-web/agent"
+	"github.com/dsh-web/dsh-web/host/model"
+	"github.com/dsh-web/dsh-web/host/session"
+	"github.com/dsh-web/dsh-web/host/term"
+	"github.com/dsh-web/dsh-web/presets"
+)
+
+// Session is a handle on one session, live or not. Having one keeps nothing running. Release gives it back.
+type Session struct {
+	host  *Host
+	entry *entry
+	log   *session.Log
+}
+
+// Session finds a session. It costs one row of the store, whatever the length of the log.
+func (h *Host) Session(ctx context.Context, id string) (*Session, error) {
+	if !idPattern.MatchString(id) {
+		return nil, h.notFound(id, session.ErrNotFound)
+	}
+	log, err := h.journal.View(ctx, id)
+	if err != nil {
+		return nil, h.notFound(id, err)
+	}
+	return &Session{host: h, entry: h.entry(id), log: log}, nil
+}
+
+// Release gives the handle back.
+func (s *Session) Release() {
+	s.host.journal.Release(s.log)
+	s.host.leave(s.entry)
+}
+
+// ID is the session's id.
+func (s *Session) ID() string { return s.entry.id }
+
+// Log is the session's log, for reading and following. Its state may be unfolded; see Journal.View.
+func (s *Session) Log() *session.Log { return s.log }
+
+// Message is a message to a session. A known ID changes nothing: the first one counts.
+type Message struct {
+	ID      string
+	Content []model.Block
+	// Steer sends it into the running turn, at its next step.
+	Steer bool
+}
+
+// Send queues a message, durably, and makes the session live to run it.
+func (s *Session) Send(ctx context.Context, m Message) (messageID string, err error) {
+	l, release, err := s.host.hold(ctx, s.entry)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	msg := userMessage(m.ID, m.Content)
+	err = agent.Accept(ctx, l.log, msg, m.Steer)
+	switch {
+	case errors.Is(err, agent.ErrFull):
+		return "", refuse(CodeLimit, "%v.", err).with("limit", "queue")
+	case err != nil:
+		return "", err
+	}
+	l.agent.Wake()
+	return msg.ID, nil
+}
+
+// Edit changes a queued message: its content when not nil, and whether it steers when Steer is not nil.
+type Edit struct {
+	Content []model.Block
+	Steer   *bool
+}
+
+// EditQueued changes a message that is still queued.
+func (s *Session) EditQueued(ctx context.Context, id string, e Edit) error {
+	return s.queued(ctx, func(log *session.Log) error { return agent.Edit(ctx, log, id, e.Content, e.Steer) })
+}
+
+// RemoveQueued takes a message out of the queue.
+func (s *Session) RemoveQueued(ctx context.Context, id string) error {
+	return s.queued(ctx, func(log *session.Log) error { return agent.Remove(ctx, log, id) })
+}
+
+func (s *Session) queued(ctx context.Context, change func(*session.Log) error) error {
+	log, err := s.host.journal.Open(ctx, s.ID())
+	if err != nil {
+		return s.host.notFound(s.ID(), err)
+	}
+	defer s.host.journal.Release(log)
+	err = change(log)
+	switch {
+	case errors.Is(err, agent.ErrStarted):
+		return refuse(CodeMessageStarted, "The message is no longer queued.")
+	case errors.Is(err, agent.ErrUnknownMessage):
+		return refuse(CodeMessageNotFound, "The session has no such message.")
+	}
+	return err
+}
+
+// Cancel ends the turn in progress and, unless keepQueue, empties the queue. It is fine when nothing runs.
+func (s *Session) Cancel(ctx context.Context, keepQueue bool) error {
+	if l := s.entry.now(); l != nil {
+		return l.agent.Cancel(ctx, keepQueue)
+	}
+	if keepQueue {
+		return nil
+	}
+	return s.queued(ctx, func(log *session.Log) error { return agent.ClearQueue(ctx, log) })
+}
+
+// WaitIdle waits until no turn runs and none is due, and gives the state then. When ctx ends first it gives the state at that time and the
+// context's error.
+func (s *Session) WaitIdle(ctx context.Context) (session.State, error) {
+	log, err := s.host.journal.Open(ctx, s.ID())
+	if err != nil {
+		return session.State{}, s.host.notFound(s.ID(), err)
+	}
+	defer s.host.journal.Release(log)
+	for {
+		changed := log.Changed()
+		st := log.State()
+		if s.entry.now() == nil || s.host.Draining() && !st.TurnOpen || !running(st) {
+			return st, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return st, ctx.Err()
+		}
+	}
+}
+
+// running says whether a live session with this state has something to do.
+func running(st session.State) bool {
+	return st.TurnOpen || st.Queued() > 0 && st.Damage == ""
+}
+
+// Terminal is the agent's own shell, if the session is live and its preset has one. It starts no shell.
+func (s *Session) Terminal() (*term.Terminals, bool) {
+	l := s.entry.now()
+	if l == nil {
+		return nil, false
+	}
+	t := l.mounted.Load().Terminals()
+	return t, t != nil
+}
+
+// Patch changes what isn't nil.
+type Patch struct {
+	Title    *string
+	Archived *bool
+	Labels   map[string]string
+	Preset   *string // only while the session is blank
+	Model    *model.Selection
+}
+
+// Patch applies p and gives the session after it. What is refused changes nothing that comes after it.
+func (s *Session) Patch(ctx context.Context, p Patch) (Info, error) {
+	h := s.host
+	unlock, err := s.entry.lock(ctx)
+	if err != nil {
+		return Info{}, err
+	}
+	defer unlock()
+	if p.Preset != nil {
+		if err := h.switchPreset(ctx, s, *p.Preset); err != nil {
+			return Info{}, err
+		}
+	}
+	if p.Model != nil {
+		if err := h.selectModel(ctx, s, *p.Model); err != nil {
+			return Info{}, err
+		}
+	}
+	if p.Title != nil {
+		if len(*p.Title) > 1000 || *p.Title == "" {
+			return Info{}, refuse(CodeValidation, "A title has 1 to 1,000 bytes.")
+		}
+		if _, err := s.log.Update(ctx, func(session.State) ([]session.Draft, error) {
+			return []session.Draft{{Payload: session.Title{Title: *p.Title}}}, nil
+		}); err != nil {
+			return Info{}, err
+		}
+	}
+	if p.Labels != nil {
+		if err := h.journal.SetLabels(ctx, s.ID(), p.Labels); err != nil {
+			return Info{}, err
+		}
+	}
+	if p.Archived != nil {
+		if err := h.journal.SetArchived(ctx, s.ID(), *p.Archived); err != nil {
+			return Info{}, err
+		}
+	}
+	return s.Info(ctx)
+}
+
+func (h *Host) selectModel(ctx context.Context, s *Session, sel model.Selection) error {
+	if _, err := h.cfg.Router.Resolve(sel); err != nil {
+		return refuse(CodeValidation, "%v.", err).with("field", "model")
+	}
+	own, err := h.loadSettings(ctx, s.ID())
+	if err != nil {
+		return err
+	}
+	own.Model = sel
+	raw, err := json.Marshal(own)
+	if err != nil {
+		return fmt.Errorf("encode settings: %w", err)
+	}
+	if err := h.journal.SetSettings(ctx, s.ID(), raw, h.modelRef(sel)); err != nil {
+		return err
+	}
+	if l := s.entry.now(); l != nil {
+		l.settings.Store(&own)
+	}
+	return nil
+}
+
+// switchPreset gives a blank session another preset: the new one is mounted beside the old, the log decides, then they swap. The caller holds
+// the entry.
+func (h *Host) switchPreset(ctx context.Context, s *Session, id string) error {
+	c, err := h.resolvePreset(id)
+	if err != nil {
+		return err
+	}
+	pin, err := c.Pin()
+	if err != nil {
+		return fmt.Errorf("pin preset: %w", err)
+	}
+	work := context.WithoutCancel(ctx)
+	log, err := h.journal.Open(ctx, s.ID())
+	if err != nil {
+		return h.notFound(s.ID(), err)
+	}
+	defer h.journal.Release(log)
+	locked := refuse(CodePresetLocked, "The session has begun; its preset can't change any more. Create a new session, or fork this one into another preset.")
+	if !log.State().Blank {
+		return locked
+	}
+	l := s.entry.now()
+	var mounted *presets.Mounted
+	if l != nil {
+		dir := log.Header().Cwd
+		if mounted, err = presets.Mount(work, l.scope, c, h.services(l, s.ID(), dir, false)); err != nil {
+			return refuse(CodePresetBroken, "The preset %q can't be mounted: %v", c.ID, err).with("preset", c.ID)
+		}
+	}
+	_, err = log.Update(work, func(st session.State) ([]session.Draft, error) {
+		if !st.Blank {
+			return nil, locked
+		}
+		return []session.Draft{{Payload: session.PresetSelected{AgentPreset: session.PresetRef{ID: c.ID, Hash: c.Hash}}}}, nil
+	})
+	if err == nil {
+		err = h.journal.SetPin(work, s.ID(), pin)
+	}
+	if mounted != nil {
+		gone := mounted
+		if err == nil {
+			gone = l.mounted.Swap(mounted)
+		}
+		err = errors.Join(err, gone.Scope.Close(work))
+	}
+	return err
+}
+
+// PromptView is what a session's next request carries.
+type PromptView struct {
+	System string       `json:"system"`
+	Tools  []model.Tool `json:"tools"`
+	Hash   string       `json:"hash"`
+}
+
+// Proof is the chain of a session's requests. Contiguous says that each extends the one before, byte for byte.
+type Proof struct {
+	Requests   []session.RequestSent `json:"requests"`
+	Contiguous bool                  `json:"contiguous"`
+}
+
+// Proof reads the chain from the log.
+func (s *Session) Proof(ctx context.Context) (Proof, error) {
+	p := Proof{Requests: []session.RequestSent{}, Contiguous: true}
+	after := int64(-1)
+	for {
+		page, err := s.log.Read(ctx, after, 1000, 1<<20)
+		if err != nil {
+			return p, err
+		}
+		for _, e := range page.Events {
+			if e.Type != (session.RequestSent{}).EventType() {
+				continue
+			}
+			var sent session.RequestSent
+			if err := json.Unmarshal(e.Data, &sent); err != nil {
+				return p, fmt.Errorf("decode event %d: %w", e.Seq, err)
+			}
+			p.Requests = append(p.Requests, sent)
+			p.Contiguous = p.Contiguous && sent.Contiguous
+		}
+		if !page.HasMore {
+			return p, nil
+		}
+		after = page.Events[len(page.Events)-1].Seq
+	}
+}
+
+// recorded is the prompt that the log has fixed, if a request was ever made.
+func recorded(st session.State) (PromptView, bool) {
+	if st.Request == nil {
+		return PromptView{}, false
+	}
+	h := st.Request.Header
+	return PromptView{System: h.System, Tools: slices.Clone(h.Tools)}, true
+}

@@ -1,0 +1,324 @@
+package editor
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/dsh-web/dsh-web/host/fsys"
+)
+
+// maxLineChars is how much of a line is shown, in characters.
+const maxLineChars = 2000
+
+// Range is a range of lines, 1-based and inclusive; Last is -1 for the end of the file.
+type Range struct {
+	First, Last int
+}
+
+// View shows a file with line numbers, an image, or a directory two levels deep. r is nil for all of it.
+func (e *Engine) View(ctx context.Context, path string, r *Range) (Outcome, error) {
+	if err := e.checkPath(ctx, path); err != nil {
+		return Outcome{}, err
+	}
+	info, err := e.files.Stat(ctx, path)
+	if err != nil {
+		return Outcome{}, refusal(path, err)
+	}
+	if info.Kind == fsys.Directory {
+		if r != nil {
+			return Outcome{}, refuse(BadArgument, "`view_range` is not allowed for a directory, and %s is one.", path)
+		}
+		return e.viewDirectory(ctx, path, info)
+	}
+	f, info, err := e.files.Open(ctx, path)
+	if err != nil {
+		return Outcome{}, refusal(path, err)
+	}
+	out, err := e.viewFile(ctx, path, info, f, r)
+	_ = f.Close() // it was only read
+	return out, refusal(path, err)
+}
+
+func (e *Engine) viewFile(ctx context.Context, path string, info fsys.Info, f io.Reader, r *Range) (Outcome, error) {
+	src := bufio.NewReaderSize(f, 64<<10)
+	head, err := src.Peek(sniffed)
+	if err != nil && err != io.EOF {
+		return Outcome{}, err
+	}
+	if mime := imageType(head); mime != "" {
+		return e.viewImage(path, mime, info, src)
+	}
+	if err := checkText(path, head); err != nil {
+		return Outcome{}, err
+	}
+	if bytes.HasPrefix(head, []byte(bom)) {
+		_, _ = src.Discard(len(bom)) // it was peeked at
+		head = head[len(bom):]
+	}
+	meta := Meta{Command: "view", Path: info.Path}
+	want := Range{First: 1, Last: -1}
+	if r != nil {
+		want = *r
+		if err := want.check(path, len(head) == 0); err != nil {
+			return Outcome{}, err
+		}
+	} else if len(head) == 0 {
+		return Outcome{Text: path + " is empty.", Meta: meta}, nil
+	}
+	s := sheet{engine: e, first: want.First}
+	lines, err := s.read(ctx, &lineReader{src: src, limit: e.lineLimit()}, want, e.profile == Plain && info.Size <= fsys.MaxEdit)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if want.First > 1 && len(s.lines) == 0 {
+		return Outcome{}, refuse(OutOfRange, "`view_range` starts at line %d, but %s has only %s; the start must be from 1 to %d.", want.First, path, plural(lines.total, "line"), lines.total)
+	}
+	var notes []string
+	if want.Last > lines.total && !lines.more {
+		notes = append(notes, fmt.Sprintf("[The file ends at line %d; `view_range` asked for lines up to %d.]", lines.total, want.Last))
+	}
+	text, shown, cut := s.render(viewHeader(e.profile, path, r, lines, s.last()), notes, path)
+	meta.FirstLine, meta.LastLine, meta.Truncated = s.first, s.first+shown-1, cut
+	return Outcome{Text: text, Meta: meta}, nil
+}
+
+func (r Range) check(path string, empty bool) error {
+	switch {
+	case empty:
+		return refuse(OutOfRange, "`view_range` cannot be used: %s is empty.", path)
+	case r.First < 1:
+		return refuse(OutOfRange, "`view_range` starts at %d; lines are counted from 1.", r.First)
+	case r.Last != -1 && r.Last < r.First:
+		return refuse(OutOfRange, "`view_range` ends at %d, before its start %d; use -1 for the end of the file.", r.Last, r.First)
+	}
+	return nil
+}
+
+func viewHeader(profile Profile, path string, r *Range, lines extent, last int) string {
+	switch {
+	case profile == Plain && lines.more:
+		return path + ":"
+	case profile == Plain && r != nil:
+		return fmt.Sprintf("%s, lines %d to %d of %d:", path, r.First, last, lines.total)
+	case profile == Plain:
+		return fmt.Sprintf("%s, %s:", path, plural(lines.total, "line"))
+	case r != nil:
+		return fmt.Sprintf("%s, lines %d to %d, numbered as by `cat -n`:", path, r.First, last)
+	default:
+		return fmt.Sprintf("%s, numbered as by `cat -n`:", path)
+	}
+}
+
+func (e *Engine) viewImage(path, mime string, info fsys.Info, f io.Reader) (Outcome, error) {
+	if !e.images() {
+		return Outcome{}, refuse(ImageRefused, "%s is an image (%s), and this model does not take images.", path, mime)
+	}
+	if info.Size > fsys.MaxEdit {
+		return Outcome{}, refuse(TooLarge, "%s is an image of over 10 MiB, which is too large to show.", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, fsys.MaxEdit))
+	if err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{
+		Text:  fmt.Sprintf("%s is an image (%s).", path, mime),
+		Image: &Image{MediaType: mime, Data: data},
+		Meta:  Meta{Command: "view", Path: info.Path},
+	}, nil
+}
+
+// lineLimit is how much of a line is shown: a full line and its frame always fit in the output.
+func (e *Engine) lineLimit() int { return min(maxLineChars, e.limit/2) }
+
+// extent is how far a read got.
+type extent struct {
+	total int  // lines read
+	more  bool // there may be more lines
+}
+
+// line is one line of a file, without its ending.
+type line struct {
+	head    []byte // what may be shown; valid until the next read
+	chars   int    // in the whole line
+	crlf    bool
+	unended bool // the file ends without a line break
+}
+
+// lineReader reads lines of any length with a bounded memory.
+type lineReader struct {
+	src   *bufio.Reader
+	limit int // characters
+	head  []byte
+}
+
+// next reads a line; io.EOF says that there is none. With skip, only its end is looked for.
+func (r *lineReader) next(skip bool) (line, error) {
+	r.head = r.head[:0]
+	l := line{}
+	read, last := 0, byte(0)
+	for {
+		piece, err := r.src.ReadSlice('\n')
+		read += len(piece)
+		ended := err == nil
+		if ended {
+			before := last
+			if len(piece) > 1 {
+				before = piece[len(piece)-2]
+			}
+			l.crlf = before == '\r'
+			piece = piece[:len(piece)-1]
+		}
+		if !skip {
+			l.chars += countStarts(piece)
+			r.head = append(r.head, piece[:min(len(piece), max(r.limit*utf8.UTFMax+1-len(r.head), 0))]...)
+		}
+		if len(piece) > 0 {
+			last = piece[len(piece)-1]
+		}
+		switch {
+		case ended, err == io.EOF && read > 0:
+			l.unended = !ended
+			if l.crlf {
+				l.chars--
+				if l.chars <= r.limit {
+					r.head = bytes.TrimSuffix(r.head, []byte{'\r'})
+				}
+			}
+			l.head = r.head
+			return l, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return l, err
+		}
+	}
+}
+
+// rest counts the lines that were not read.
+func (r *lineReader) rest() (int, error) {
+	n, partial := 0, false
+	for {
+		piece, err := r.src.ReadSlice('\n')
+		switch {
+		case err == nil:
+			n, partial = n+1, false
+		case errors.Is(err, bufio.ErrBufferFull):
+			partial = true
+		case err == io.EOF:
+			if partial || len(piece) > 0 {
+				n++
+			}
+			return n, nil
+		default:
+			return n, err
+		}
+	}
+}
+
+// sheet is a run of numbered lines on its way to the model.
+type sheet struct {
+	engine  *Engine
+	first   int // number of the first line
+	lines   []string
+	chars   int // of lines, a line break each
+	crlf    int // lines that end in CRLF
+	lf      int // lines that end in LF
+	invalid bool
+	full    bool // more than fits was offered
+}
+
+func (s *sheet) last() int { return s.first + len(s.lines) - 1 }
+
+// add puts a line under the others, unless they fill the output already.
+func (s *sheet) add(l line) {
+	limit := s.engine.lineLimit()
+	text, invalid := decode(l.head, limit)
+	if more := l.chars - limit; more > 0 {
+		text += fmt.Sprintf(" [... %s more characters]", grouped(more))
+	}
+	s.invalid = s.invalid || invalid
+	switch {
+	case l.crlf:
+		s.crlf++
+	case !l.unended:
+		s.lf++
+	}
+	if s.engine.profile == Plain {
+		text = fmt.Sprintf("%d  %s", s.first+len(s.lines), text)
+	} else {
+		text = fmt.Sprintf("%6d\t%s", s.first+len(s.lines), text)
+	}
+	s.lines = append(s.lines, text)
+	s.chars += utf8.RuneCountInString(text) + 1
+	s.full = s.chars > s.engine.limit
+}
+
+// read adds the lines in want. With count, lines behind them are counted too.
+func (s *sheet) read(ctx context.Context, r *lineReader, want Range, count bool) (extent, error) {
+	for n := 1; ; n++ {
+		if want.Last != -1 && n > want.Last || s.full {
+			if !count {
+				return extent{total: n - 1, more: true}, nil
+			}
+			rest, err := r.rest()
+			return extent{total: n - 1 + rest}, err
+		}
+		if n%1024 == 0 && ctx.Err() != nil {
+			return extent{}, context.Cause(ctx)
+		}
+		l, err := r.next(n < want.First)
+		if err == io.EOF {
+			return extent{total: n - 1}, nil
+		}
+		if err != nil {
+			return extent{}, err
+		}
+		if n >= want.First {
+			s.add(l)
+		}
+	}
+}
+
+// render joins header, lines and notes, at most the engine's limit. What doesn't fit is cut at a line end, with a notice.
+func (s *sheet) render(header string, notes []string, path string) (text string, shown int, cut bool) {
+	switch {
+	case s.crlf > 0 && s.lf == 0:
+		notes = append(notes, "[Lines end in CRLF; the carriage returns are not shown.]")
+	case s.crlf > 0:
+		notes = append(notes, "[Some lines end in CRLF; the carriage returns are not shown.]")
+	}
+	if s.invalid {
+		notes = append(notes, "[Bytes that are not UTF-8 are shown as \ufffd; edits elsewhere keep them.]")
+	}
+	budget := s.engine.limit - utf8.RuneCountInString(header)
+	for _, n := range notes {
+		budget -= utf8.RuneCountInString(n) + 1
+	}
+	shown, chars := len(s.lines), s.chars
+	if chars > budget {
+		cut = true
+		notice := func() string {
+			return fmt.Sprintf("[Cut to stay within %s characters. Line %d is the first one not shown: find what you need with `grep -n` on %s, then view it with `view_range`.]",
+				grouped(s.engine.limit), s.first+shown, path)
+		}
+		budget -= utf8.RuneCountInString(notice()) + 1
+		for shown > 0 && chars > budget {
+			shown--
+			chars -= utf8.RuneCountInString(s.lines[shown]) + 1
+		}
+		notes = append([]string{notice()}, notes...)
+	}
+	parts := append([]string{header}, s.lines[:shown]...)
+	return s.engine.clamp(strings.Join(append(parts, notes...), "\n")), shown, cut
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
