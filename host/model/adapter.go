@@ -17,7 +17,8 @@ type Request struct {
 	ReasoningEffort string
 	// Params are extra top-level parameters, sent as they are. Nobody set them: they are absent.
 	Params map[string]json.RawMessage
-	// Session and Attempt identify the call to recorders and the scripted model. They are not sent to a server.
+	// Session and Call identify the call to recorders and the scripted model. They are not sent to a server. Call counts the requests of the
+	// session; every attempt counts, so a retry has the next number.
 	Session string
 	Call    int
 	// RepairReasoning asks the adapter for the other reasoning form, once, after a server refused the first.
@@ -48,12 +49,13 @@ const (
 	DeltaTool      DeltaKind = "tool"
 )
 
-// Delta is one streamed piece. Pieces of one Block index concatenate; a Block keeps one kind.
+// Delta is one streamed piece. Pieces of one Block index concatenate; a Block keeps one kind. Block numbers the pieces of one answer from 0;
+// it isn't an index into Response.Content, which may hold an empty reasoning block that was never streamed.
 type Delta struct {
 	Block int
 	Kind  DeltaKind
 	Text  string
-	// Name and CallID are set on the first piece of a tool block when known.
+	// Name and CallID are set on the first piece of a tool block when known, and again on a later piece when they became known or changed.
 	Name   string
 	CallID string
 }
@@ -70,6 +72,8 @@ const (
 
 // Response is a finished model call; beside an error it holds what had arrived by then.
 type Response struct {
+	// Content lists the blocks in the order in which they began. Ids of calls are unique within the request's history. A thinking route
+	// records an empty reasoning block when a message makes calls without having reasoned, since the next request must say so.
 	Content []Block
 	Stop    StopReason
 	Usage   *Usage
@@ -79,7 +83,8 @@ type Response struct {
 	RequestID string
 	// Tokens holds raw token ids and log-probabilities as the server sent them, when the route captures tokens.
 	Tokens json.RawMessage
-	// Incomplete lists ids of calls in Content whose arguments were cut; they are not run.
+	// Incomplete lists ids of calls in Content that were or may have been cut: those with broken arguments when Stop is StopMaxTokens, and all
+	// beside an error. They are not run.
 	Incomplete []string
 }
 

@@ -63,3 +63,31 @@ func (p *Prepared) Extends(prev *Prepared) (ok bool, divergesAt string) {
 	}
 	return true, ""
 }
+
+// UniqueCallID returns id, or a variant of it that isn't in used, and adds it there. An empty id becomes "call".
+func UniqueCallID(id string, used map[string]struct{}) string {
+	if id == "" {
+		id = "call"
+	}
+	candidate := id
+	for n := 2; ; n++ {
+		if _, taken := used[candidate]; !taken {
+			used[candidate] = struct{}{}
+			return candidate
+		}
+		candidate = fmt.Sprintf("%s-%d", id, n)
+	}
+}
+
+// CallIDs collects the ids of the calls in a history, so that new ones can be kept apart from them.
+func CallIDs(messages []Message) map[string]struct{} {
+	used := map[string]struct{}{}
+	for _, m := range messages {
+		for _, b := range m.Content {
+			if b.Type == BlockToolCall {
+				used[b.ID] = struct{}{}
+			}
+		}
+	}
+	return used
+}

@@ -403,7 +403,9 @@ func (r *Router) provider(name string) (Provider, error) {
 
 // owner finds the provider whose catalogue lists a model, the fallback first.
 func (r *Router) owner(model, fallback string) string {
-	lists := func(p Provider) bool { return slices.ContainsFunc(p.Models, func(m Catalog) bool { return m.ID == model }) }
+	lists := func(p Provider) bool {
+		return slices.ContainsFunc(p.Models, func(m Catalog) bool { return m.ID == model })
+	}
 	if p, err := r.provider(fallback); err == nil && lists(p) {
 		return fallback
 	}

@@ -5,10 +5,10 @@
 package script
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +28,7 @@ type Step struct {
 	wait  <-chan struct{}
 	do    func()
 	raw   []byte
+	count int
 	http  httpHead
 }
 
@@ -44,6 +45,8 @@ const (
 	stepWait
 	stepDo
 	stepStop
+	stepRepeat
+	stepReset
 	stepUsage
 	stepRaw
 	stepHead
@@ -80,11 +83,13 @@ func Call(id, name, args string) Step { return Step{kind: stepCall, id: id, name
 
 // CallJSON is a tool call whose arguments are encoded from v.
 func CallJSON(id, name string, v any) Step {
-	raw, err := json.Marshal(v)
-	if err != nil {
+	var out strings.Builder
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
 		return Fail(&model.Error{Code: model.CodeInvalidRequest, Message: err.Error(), Err: err})
 	}
-	return Call(id, name, string(raw))
+	return Call(id, name, strings.TrimSpace(out.String()))
 }
 
 // Fail ends the answer with an error. Over HTTP, before any other step, it is a response with the error's status.
@@ -95,6 +100,12 @@ func Stall() Step { return Step{kind: stepStall} }
 
 // Cut ends the stream without a finish reason.
 func Cut() Step { return Step{kind: stepCut} }
+
+// Reset breaks the connection off. To an adapter it is a transport error.
+func Reset() Step { return Step{kind: stepReset} }
+
+// Repeat streams s n times, one piece each, as fast as possible. Over HTTP the pieces are flushed when the buffer is full and at the end.
+func Repeat(n int, s string) Step { return Step{kind: stepRepeat, count: n, text: s} }
 
 // Pause waits for a time.
 func Pause(d time.Duration) Step { return Step{kind: stepPause, delay: d} }
@@ -156,76 +167,3 @@ func ByHistory(turns ...Turn) Source {
 		return turns[min(n, len(turns)-1)], nil
 	}
 }
-
-// Model is a scripted adapter.
-type Model struct {
-	name   string
-	source Source
-}
-
-var _ model.Adapter = (*Model)(nil)
-
-// New makes an adapter that answers from source.
-func New(source Source) *Model { return &Model{name: "script", source: source} }
-
-// Options tune the demo and chaos.
-type Options struct {
-	// Pause is the time between two pieces; 0 none. See DefaultPause.
-	Pause time.Duration
-}
-
-// DefaultPause is what a person finds natural to read.
-const DefaultPause = 20 * time.Millisecond
-
-// Factory serves the models "demo" and "chaos".
-func Factory(o Options) model.Factory {
-	return func(b model.Binding) (model.Adapter, error) {
-		if b.Model == model.ModelChaos {
-			return &Model{name: b.Model, source: Chaos(o)}, nil
-		}
-		return &Model{name: b.Model, source: Demo(o)}, nil
-	}
-}
-
-// Demo answers as the keyless demo does.
-func Demo(o Options) Source { return func(model.Request) (Turn, error) { return nil, ErrExhausted } }
-
-// Chaos answers with streams that stall, are cut, repeat ids and break JSON, in an order that depends on the history alone.
-func Chaos(o Options) Source { return func(model.Request) (Turn, error) { return nil, ErrExhausted } }
-
-// Prepare encodes r. See model.Adapter.
-func (m *Model) Prepare(r model.Request) (*model.Prepared, error) { return nil, ErrExhausted }
-
-// Stream plays the turn that answers p. See model.Adapter.
-func (m *Model) Stream(ctx context.Context, p *model.Prepared, emit func(model.Delta)) (*model.Response, error) {
-	return nil, ErrExhausted
-}
-
-// Recorded is one request as the handler got it.
-type Recorded struct {
-	Path   string
-	Query  string
-	Header http.Header
-	Body   []byte // the exact bytes
-}
-
-// Handler serves a source over HTTP in the chat-completions form, streaming, and keeps every request. It is safe for concurrent use.
-type Handler struct {
-	source Source
-
-	mu       sync.Mutex
-	requests []Recorded
-}
-
-// NewHandler makes a handler.
-func NewHandler(source Source) *Handler { return &Handler{source: source} }
-
-// Requests returns what came in so far, in order of arrival.
-func (h *Handler) Requests() []Recorded {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return append([]Recorded(nil), h.requests...)
-}
-
-// ServeHTTP answers POST .../chat/completions.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {}

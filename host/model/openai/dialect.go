@@ -1,0 +1,60 @@
+package openai
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/dsh-web/dsh-web/host/model"
+)
+
+// Values of a dialect's fields.
+const (
+	reasoningNone    = "none"
+	effortPlain      = "reasoning_effort"
+	effortNested     = "reasoning.effort"
+	effortThinking   = "thinking"
+	effortNone       = "none"
+	emptyNull        = "null"
+	emptyOmit        = "omit"
+	fieldMaxTokens   = "max_tokens"
+	fieldMaxComplete = "max_completion_tokens"
+)
+
+// known lists servers whose wire differs from the plain form, by host name or a suffix of it.
+func known(host string) (d model.Dialect, version string) {
+	d = model.Dialect{ReasoningField: "reasoning_content", MaxTokensField: fieldMaxTokens, SystemRole: "system", EffortForm: effortPlain}
+	is := func(name string) bool { return host == name || strings.HasSuffix(host, "."+name) }
+	switch {
+	case is("api.openai.com"), is("openai.azure.com"):
+		d.ReasoningField, d.MaxTokensField, d.SystemRole, version = reasoningNone, fieldMaxComplete, "developer", "/v1"
+	case is("openrouter.ai"):
+		d.ReasoningField, d.EffortForm = "reasoning", effortNested
+	case is("api.groq.com"), is("api.cerebras.ai"):
+		d.ReasoningField, d.MaxTokensField = "reasoning", fieldMaxComplete
+	case is("generativelanguage.googleapis.com"), is("api.mistral.ai"):
+		d.ReasoningField = reasoningNone
+	case is("api.x.ai"):
+		version = "/v1"
+	}
+	return d, version
+}
+
+// dialect is what the host name suggests, overlaid with what the configuration sets.
+func dialect(base string, set model.Dialect) (d model.Dialect, version string) {
+	host := ""
+	if u, err := url.Parse(strings.TrimSpace(base)); err == nil {
+		host = strings.ToLower(u.Hostname())
+	}
+	d, version = known(host)
+	overlay := func(to *string, from string) {
+		if from != "" {
+			*to = from
+		}
+	}
+	overlay(&d.ReasoningField, set.ReasoningField)
+	overlay(&d.MaxTokensField, set.MaxTokensField)
+	overlay(&d.SystemRole, set.SystemRole)
+	overlay(&d.EffortForm, set.EffortForm)
+	overlay(&d.EmptyContent, set.EmptyContent)
+	return d, version
+}

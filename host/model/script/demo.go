@@ -1,0 +1,338 @@
+package script
+
+import (
+	_ "embed" // what the demo says
+	"encoding/json"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dsh-web/dsh-web/host/model"
+)
+
+//go:embed demo.md
+var demoText string
+
+// says returns one section of demo.md.
+func says(name string) string {
+	_, rest, found := strings.Cut("\n"+demoText, "\n# "+name+"\n")
+	if !found {
+		return name
+	}
+	section, _, _ := strings.Cut(rest, "\n# ")
+	return strings.TrimSpace(section)
+}
+
+const (
+	demoFile  = "dsh-demo.md"
+	slowPause = 20 * time.Millisecond // between the pieces of "slow", whatever Options say: it is there to be watched and cancelled
+	maxSlow   = 100_000
+)
+
+// Demo answers as the keyless demo does. A message of instructions (run:, write, view, say:, think:, slow:, restart; one a line) is carried out line
+// by line; any other message gets a tour: look around with the shell, write or view a file with the editor, sum up. It only uses tools that
+// the request offers. What it does depends on the history alone, so sessions share nothing and a resumed one goes on where it was.
+func Demo(o Options) Source {
+	return func(r model.Request) (Turn, error) {
+		text, after, again := lastUser(r.Messages)
+		t := tour{options: o, kit: kitOf(r.Tools), results: results(r.Messages[after:])}
+		if plan := instructions(text); plan != nil {
+			return t.follow(plan, asked(r.Messages[after:])), nil
+		}
+		return t.show(asked(r.Messages[after:]), again), nil
+	}
+}
+
+// lastUser finds the last message of a person, where it is, and whether there was one before it.
+func lastUser(messages []model.Message) (text string, at int, again bool) {
+	found := false
+	for i, m := range messages {
+		if m.Role == model.RoleUser && (m.Source.Kind == model.SourceUser || m.Source.Kind == "") {
+			again = found
+			text, at, found = m.Text(), i, true
+		}
+	}
+	return text, at, again
+}
+
+// asked counts the answers given so far.
+func asked(messages []model.Message) int {
+	n := 0
+	for _, m := range messages {
+		if m.Role == model.RoleAssistant {
+			n++
+		}
+	}
+	return n
+}
+
+type result struct {
+	text   string
+	failed bool
+}
+
+func results(messages []model.Message) []result {
+	var out []result
+	for _, m := range messages {
+		for _, b := range m.Content {
+			if b.Type == model.BlockToolResult {
+				out = append(out, result{text: model.JoinText(b.Content), failed: b.IsError})
+			}
+		}
+	}
+	return out
+}
+
+// instruction is one line of a plan.
+type instruction struct {
+	verb string
+	path string
+	text string
+}
+
+// instructions reads a plan, or nil when text isn't one: every line that isn't empty must be an instruction.
+func instructions(text string) []instruction {
+	form := regexp.MustCompile(`^\s*(?:(run|say|think|slow):\s?(.*)|write\s+(\S+?):\s?(.*)|view\s+(\S+)|(restart))\s*$`)
+	var plan []instruction
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n")
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		m := form.FindStringSubmatch(line)
+		switch {
+		case m == nil:
+			return nil
+		case m[1] != "":
+			plan = append(plan, instruction{verb: m[1], text: m[2]})
+		case m[3] != "":
+			plan = append(plan, instruction{verb: "write", path: m[3], text: m[4]})
+		case m[5] != "":
+			plan = append(plan, instruction{verb: "view", path: m[5]})
+		default:
+			plan = append(plan, instruction{verb: "restart"})
+		}
+	}
+	return plan
+}
+
+// tour makes turns for one request.
+type tour struct {
+	options Options
+	kit     kit
+	results []result
+}
+
+// speak streams text word by word.
+func (t tour) speak(text string) []Step {
+	var out []Step
+	for i, word := range strings.SplitAfter(text, " ") {
+		if i > 0 && t.options.Pause > 0 {
+			out = append(out, Pause(t.options.Pause))
+		}
+		out = append(out, Text(word))
+	}
+	return out
+}
+
+func (t tour) think(text string) []Step {
+	var out []Step
+	for i, word := range strings.SplitAfter(text, " ") {
+		if i > 0 && t.options.Pause > 0 {
+			out = append(out, Pause(t.options.Pause))
+		}
+		out = append(out, Reasoning(word))
+	}
+	return out
+}
+
+// follow gives the turn number n of a plan: everything up to and with its next tool call, or the end.
+func (t tour) follow(plan []instruction, n int) Turn {
+	var turn Turn
+	spoke := false
+	for _, in := range plan {
+		var call *Step
+		switch in.verb {
+		case "run":
+			call = t.kit.run(in.text)
+		case "restart":
+			call = t.kit.restart()
+		case "write":
+			call = t.kit.write(in.path, in.text)
+		case "view":
+			call = t.kit.view(in.path)
+		}
+		switch {
+		case call != nil && n > 0: // an earlier turn did this
+			n--
+			turn, spoke = nil, false
+		case call != nil:
+			return append(turn, *call)
+		case n > 0: // said before an earlier call
+		case in.verb == "say":
+			turn, spoke = append(turn, t.speak(in.text)...), true
+		case in.verb == "think":
+			turn = append(turn, t.think(in.text)...)
+		case in.verb == "slow":
+			turn, spoke = append(turn, slow(in.text)...), true
+		case in.verb == "run", in.verb == "restart":
+			turn, spoke = append(turn, t.speak(says("noshell"))...), true
+		default:
+			turn, spoke = append(turn, t.speak(says("noeditor"))...), true
+		}
+	}
+	if !spoke {
+		last := "finished"
+		if k := len(t.results); k > 0 && t.results[k-1].failed {
+			last = "failed"
+		}
+		turn = append(turn, t.speak(says(last))...)
+	}
+	return turn
+}
+
+// slow streams n short pieces with pauses.
+func slow(text string) []Step {
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil || n < 1 {
+		n = 1
+	}
+	var out []Step
+	for i := range min(n, maxSlow) {
+		out = append(out, Text(strconv.Itoa(i+1)+" "), Pause(slowPause))
+	}
+	return out
+}
+
+// show gives the turn number n of the tour.
+func (t tour) show(n int, again bool) Turn {
+	type stop struct {
+		text string
+		call *Step
+	}
+	opening := says("look")
+	if again {
+		opening = says("again")
+	}
+	var stops []stop
+	if look := t.kit.run("pwd && ls -a | head -n 30"); look != nil {
+		stops = append(stops, stop{opening, look})
+		opening = ""
+	}
+	if dir, listing := t.seen(); dir != "" || !t.kit.hasShell() {
+		file := path.Join("/tmp", demoFile)
+		if dir != "" {
+			file = path.Join(dir, demoFile)
+		}
+		text, call := says("create"), t.kit.write(file, says("file")+"\n")
+		if strings.Contains(listing, demoFile) {
+			text, call = says("view"), t.kit.view(file)
+		}
+		if opening != "" {
+			text = opening
+		}
+		if call != nil {
+			stops = append(stops, stop{text, call})
+			opening = ""
+		}
+	}
+	if n < len(stops) {
+		return append(Turn(t.speak(stops[n].text)), *stops[n].call)
+	}
+	text := says("summary")
+	if opening != "" {
+		text = opening + "\n\n" + says("noshell") + "\n\n" + text
+	}
+	return t.speak(text)
+}
+
+// seen reads the first result of this round: the directory that the shell is in, and what is there.
+func (t tour) seen() (dir, listing string) {
+	if !t.kit.hasShell() || len(t.results) == 0 || t.results[0].failed {
+		return "", ""
+	}
+	dir, listing, _ = strings.Cut(t.results[0].text, "\n")
+	dir = strings.TrimSpace(dir)
+	if !path.IsAbs(dir) {
+		return "", ""
+	}
+	return dir, listing
+}
+
+// kit is what the offered tools can do, read off their names and schemas.
+type kit struct {
+	shell, restarts string // names of tools
+	editor          string // one with commands: create, view
+	writer, reader  offered
+}
+
+type offered struct{ name, path, text string }
+
+// kitOf looks for a shell, and for an editor or a pair of file tools.
+func kitOf(tools []model.Tool) kit {
+	var k kit
+	for _, tool := range tools {
+		var schema struct {
+			Properties map[string]json.RawMessage `json:"properties"`
+		}
+		if json.Unmarshal(tool.Parameters, &schema) != nil {
+			continue
+		}
+		has := func(names ...string) string {
+			for _, n := range names {
+				if _, ok := schema.Properties[n]; ok {
+					return n
+				}
+			}
+			return ""
+		}
+		where := has("path", "file_path", "filePath")
+		text := has("content", "text", "file_text")
+		switch {
+		case where != "" && has("command") != "" && has("file_text") != "":
+			k.editor = tool.Name
+		case where == "" && has("command") != "" && k.shell == "":
+			k.shell = tool.Name
+			if has("restart") != "" {
+				k.restarts = tool.Name
+			}
+		case where != "" && text != "" && strings.Contains(tool.Name, "write"):
+			k.writer = offered{tool.Name, where, text}
+		case where != "" && strings.Contains(tool.Name, "read"):
+			k.reader = offered{tool.Name, where, ""}
+		}
+	}
+	return k
+}
+
+func (k kit) hasShell() bool { return k.shell != "" }
+
+func (k kit) run(command string) *Step {
+	return makeCall(k.shell, map[string]any{"command": command})
+}
+
+func (k kit) restart() *Step { return makeCall(k.restarts, map[string]any{"restart": true}) }
+
+func (k kit) write(path, text string) *Step {
+	if k.editor != "" {
+		return makeCall(k.editor, map[string]any{"command": "create", "path": path, "file_text": text})
+	}
+	return makeCall(k.writer.name, map[string]any{k.writer.path: path, k.writer.text: text})
+}
+
+func (k kit) view(path string) *Step {
+	if k.editor != "" {
+		return makeCall(k.editor, map[string]any{"command": "view", "path": path})
+	}
+	return makeCall(k.reader.name, map[string]any{k.reader.path: path})
+}
+
+func makeCall(tool string, args map[string]any) *Step {
+	if tool == "" {
+		return nil
+	}
+	s := CallJSON("", tool, args)
+	return &s
+}
