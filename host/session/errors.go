@@ -13,6 +13,7 @@ var (
 	ErrReadOnly    = errors.New("the session is read-only")
 	ErrCursorAhead = errors.New("the cursor is beyond the end of the log; it belongs to another or a restored database, so load the session again")
 	ErrStaleEpoch  = errors.New("another owner has taken over this store; nothing was written")
+	ErrBadCursor   = errors.New("the cursor isn't one of this list")
 	// ErrReentrant is what Update returns in checked mode when it is called from inside an update function.
 	ErrReentrant = errors.New("Update was called from inside an update function")
 	// ErrImpure is what Update returns in checked mode when its function gave two results for one state.

@@ -1,0 +1,320 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/dsh-web/dsh-web/host/session"
+)
+
+// writer is the one connection that writes, with its statements. Whoever took it from Store.writer may use it.
+type writer struct {
+	conn driver.Conn
+
+	begin, commit, rollback, epoch, setEpoch                  driver.Stmt
+	insertSession, updateSession, deleteSession, findSession  driver.Stmt
+	insertEvent, deleteEvents, insertText, deleteTexts        driver.Stmt
+	putDocument, deleteDocument, insertPartial, deletePartial driver.Stmt
+
+	args []driver.NamedValue // reused
+}
+
+const sessionColumns = `header, grp, title, preset, preset_hash, last_seq, last_hash, updated_at, usage_input, usage_output, usage_read,
+	usage_write, usage_reasoning, pending, queue, turns, turn_seq, turn_open, blank, model_provider, model_id, archived, labels, damage`
+
+func openWriter(ctx context.Context, path string, p pragmas) (_ *writer, err error) {
+	w := &writer{}
+	if w.conn, err = (connector{path, p}).Connect(ctx); err != nil {
+		return nil, err
+	}
+	if err := execText(w.conn, "PRAGMA wal_autocheckpoint = 4000"); err != nil {
+		_ = w.conn.Close()
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	for _, s := range []struct {
+		stmt *driver.Stmt
+		sql  string
+	}{
+		{&w.begin, "BEGIN IMMEDIATE"},
+		{&w.commit, "COMMIT"},
+		{&w.rollback, "ROLLBACK"},
+		{&w.epoch, "SELECT value FROM meta WHERE name = 'epoch'"},
+		{&w.setEpoch, "UPDATE meta SET value = ? WHERE name = 'epoch'"},
+		{&w.insertSession, "INSERT INTO session (n, id, " + sessionColumns + ") VALUES ((SELECT coalesce(max(n), 0) + 1 FROM session), " +
+			"?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
+		{&w.updateSession, `UPDATE session SET title = ?, preset = ?, preset_hash = ?, last_seq = ?, last_hash = ?, updated_at = ?, usage_input = ?,
+			usage_output = ?, usage_read = ?, usage_write = ?, usage_reasoning = ?, pending = ?, queue = ?, turns = ?, turn_seq = ?, turn_open = ?,
+			blank = ?, model_provider = ?, model_id = ?, archived = ?, labels = ?, damage = ? WHERE n = ?`},
+		{&w.deleteSession, "DELETE FROM session WHERE n = ?"},
+		{&w.findSession, "SELECT n FROM session WHERE id = ?"},
+		{&w.insertEvent, "INSERT INTO event (key, body) VALUES (?, ?)"},
+		{&w.deleteEvents, "DELETE FROM event WHERE key BETWEEN ? AND ?"},
+		{&w.insertText, "INSERT OR REPLACE INTO search (key, body) VALUES (?, ?)"},
+		{&w.deleteTexts, "DELETE FROM search WHERE key BETWEEN ? AND ?"},
+		{&w.putDocument, "INSERT OR REPLACE INTO document (session, kind, body) VALUES (?, ?, ?)"},
+		{&w.deleteDocument, "DELETE FROM document WHERE session = ? AND kind = ?"},
+		{&w.insertPartial, "INSERT INTO partial (session, turn, step, attempt, block, kind, name, call_id, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"},
+		{&w.deletePartial, "DELETE FROM partial WHERE session = ?"},
+	} {
+		if *s.stmt, err = w.conn.Prepare(s.sql); err != nil {
+			_ = w.close()
+			return nil, fmt.Errorf("prepare %q: %w", s.sql, err)
+		}
+	}
+	return w, nil
+}
+
+func (w *writer) close() error {
+	for _, s := range []driver.Stmt{
+		w.begin, w.commit, w.rollback, w.epoch, w.setEpoch, w.insertSession, w.updateSession, w.deleteSession, w.findSession, w.insertEvent,
+		w.deleteEvents, w.insertText, w.deleteTexts, w.putDocument, w.deleteDocument, w.insertPartial, w.deletePartial,
+	} {
+		if s != nil {
+			_ = s.Close()
+		}
+	}
+	return w.conn.Close()
+}
+
+func (w *writer) text(query string) (string, error) { return queryText(w.conn, query) }
+
+// exec runs a statement. The context never ends, since the drivers start a goroutine for one that can.
+func (w *writer) exec(stmt driver.Stmt, args ...driver.Value) error {
+	w.args = w.args[:0]
+	for i, a := range args {
+		w.args = append(w.args, driver.NamedValue{Ordinal: i + 1, Value: a})
+	}
+	_, err := stmt.(driver.StmtExecContext).ExecContext(context.Background(), w.args)
+	return err
+}
+
+// transaction runs f between begin and commit. When anything fails nothing is written.
+func (w *writer) transaction(f func() error) error {
+	if err := w.exec(w.begin); err != nil {
+		return err
+	}
+	err := f()
+	if err == nil {
+		err = w.exec(w.commit)
+	}
+	if err != nil {
+		// SQLite may have rolled back by itself, and then says so here.
+		_ = w.exec(w.rollback)
+	}
+	return err
+}
+
+// take waits for the writer; give it back.
+func (s *Store) take(ctx context.Context) (*writer, error) {
+	select {
+	case w, ok := <-s.writer:
+		if !ok {
+			return nil, session.ErrClosed
+		}
+		return w, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Acquire makes the caller the owner under a new epoch.
+func (s *Store) Acquire(ctx context.Context) (epoch int64, err error) {
+	w, err := s.take(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { s.writer <- w }()
+	err = w.transaction(func() error {
+		text, err := stmtText(w.epoch)
+		if err != nil {
+			return err
+		}
+		if epoch, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return err
+		}
+		epoch++
+		return w.exec(w.setEpoch, epoch)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("acquire database: %w", err)
+	}
+	return epoch, nil
+}
+
+// Commit writes all changes in one transaction.
+func (s *Store) Commit(epoch int64, changes []session.Change) error {
+	w, err := s.take(context.Background())
+	if err != nil {
+		return err
+	}
+	defer func() { s.writer <- w }()
+	created := map[string]int64{}
+	var deleted []string
+	err = w.transaction(func() error {
+		current, err := stmtText(w.epoch)
+		if err != nil {
+			return err
+		}
+		if current != strconv.FormatInt(epoch, 10) {
+			return session.ErrStaleEpoch
+		}
+		for i := range changes {
+			if err := s.commitOne(w, &changes[i], created); err != nil {
+				return fmt.Errorf("write session %s: %w", changes[i].ID, err)
+			}
+			if changes[i].Delete {
+				deleted = append(deleted, changes[i].ID)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	for id, n := range created {
+		s.remember(id, n)
+	}
+	for _, id := range deleted {
+		delete(s.rows, id)
+	}
+	s.mu.Unlock()
+	return nil
+}
+
+// remember keeps a row number; s.mu is held. The map is an optimisation and bounded.
+func (s *Store) remember(id string, n int64) {
+	if len(s.rows) >= 4096 {
+		clear(s.rows)
+	}
+	s.rows[id] = n
+}
+
+func (s *Store) commitOne(w *writer, c *session.Change, created map[string]int64) error {
+	n, err := s.rowFor(w, c, created)
+	if err != nil {
+		return err
+	}
+	for _, e := range c.Events {
+		if err := w.exec(w.insertEvent, eventKey(n, e.Seq), e.Data); err != nil {
+			return err
+		}
+	}
+	for _, t := range c.Texts {
+		if err := w.exec(w.insertText, eventKey(n, t.Seq+1), t.Text); err != nil {
+			return err
+		}
+	}
+	for _, d := range c.Documents {
+		if d.Body == nil {
+			err = w.exec(w.deleteDocument, n, string(d.Kind))
+		} else {
+			err = w.exec(w.putDocument, n, string(d.Kind), d.Body)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, p := range c.Partials {
+		err := w.exec(w.insertPartial, n, int64(p.Turn), int64(p.Step), int64(p.Attempt), int64(p.Block), string(p.Kind), p.Name, p.CallID, p.Text)
+		if err != nil {
+			return err
+		}
+	}
+	if c.DropPartial {
+		if err := w.exec(w.deletePartial, n); err != nil {
+			return err
+		}
+	}
+	if !c.Delete {
+		return nil
+	}
+	low, high := keyRange(n, -1, 1<<seqBits)
+	return errors.Join(w.exec(w.deleteEvents, low, high), w.exec(w.deleteTexts, low, high+1), w.exec(w.deleteSession, n))
+}
+
+// rowFor writes the session's row and gives its number.
+func (s *Store) rowFor(w *writer, c *session.Change, created map[string]int64) (int64, error) {
+	if c.Create {
+		args, err := insertArgs(c.Info)
+		if err != nil {
+			return 0, err
+		}
+		if err := w.exec(w.insertSession, args...); err != nil {
+			if isUnique(err) {
+				return 0, session.ErrExists
+			}
+			return 0, err
+		}
+		n, err := w.find(c.ID)
+		created[c.ID] = n
+		return n, err
+	}
+	s.mu.Lock()
+	n, ok := s.rows[c.ID]
+	s.mu.Unlock()
+	if !ok {
+		var err error
+		if n, err = w.find(c.ID); err != nil {
+			return 0, err
+		}
+		created[c.ID] = n
+	}
+	if c.Info == nil {
+		return n, nil
+	}
+	args, err := updateArgs(c.Info)
+	if err != nil {
+		return 0, err
+	}
+	return n, w.exec(w.updateSession, append(args, n)...)
+}
+
+func (w *writer) find(id string) (int64, error) {
+	rows, err := w.findSession.(driver.StmtQueryContext).QueryContext(context.Background(), []driver.NamedValue{{Ordinal: 1, Value: id}})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = rows.Close() }()
+	row := make([]driver.Value, 1)
+	if err := rows.Next(row); err != nil {
+		return 0, session.ErrNotFound
+	}
+	n, _ := row[0].(int64)
+	return n, nil
+}
+
+func insertArgs(i *session.Info) ([]driver.Value, error) {
+	header, err := json.Marshal(i.Header)
+	if err != nil {
+		return nil, fmt.Errorf("encode header: %w", err)
+	}
+	update, err := updateArgs(i)
+	return append([]driver.Value{i.ID, header, i.Group}, update...), err
+}
+
+func updateArgs(i *session.Info) ([]driver.Value, error) {
+	labels := "{}"
+	if len(i.Labels) > 0 {
+		b, err := json.Marshal(i.Labels)
+		if err != nil {
+			return nil, fmt.Errorf("encode labels: %w", err)
+		}
+		labels = string(b)
+	}
+	return append(make([]driver.Value, 0, 28),
+		i.Title, i.Preset.ID, i.Preset.Hash, i.LastSeq, i.LastHash, i.UpdatedAt, i.Usage.InputTokens, i.Usage.OutputTokens, i.Usage.CacheReadTokens,
+		i.Usage.CacheWriteTokens, i.Usage.ReasoningTokens, int64(i.Pending), int64(i.Queue), int64(i.Turns), i.TurnSeq, flag(i.TurnOpen),
+		flag(i.Blank), i.Model.Provider, i.Model.Model, flag(i.Archived), labels, i.Damage), nil
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
