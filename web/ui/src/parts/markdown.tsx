@@ -1,0 +1,24 @@
+// A text as Markdown, drawn block by block: of a text that grows, only the last
+// block is drawn again.
+
+import { memo } from './memo';
+import { highlighter } from '../text/highlight';
+import { pieces, render, type Piece } from '../text/markdown';
+
+const PieceView = memo(
+  function PieceView({ piece }: { piece: Piece; coloured: boolean }) {
+    return <div class="md__block" dangerouslySetInnerHTML={{ __html: render(piece) }} />;
+  },
+  (a, b) => a.piece.raw === b.piece.raw && a.piece.token.type === b.piece.token.type && a.coloured === b.coloured,
+);
+
+export function Markdown({ text }: { text: string }) {
+  const coloured = highlighter.value !== null;
+  return (
+    <div class="md">
+      {pieces(text).map((piece, i) => (
+        <PieceView key={i} piece={piece} coloured={coloured} />
+      ))}
+    </div>
+  );
+}

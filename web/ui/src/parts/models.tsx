@@ -1,0 +1,41 @@
+// The model picker. The list is advice: a host may know no list at all.
+
+import { useId } from 'preact/hooks';
+import type { ModelRef, ModelRoute } from '../api/wire';
+import { models } from '../store/app';
+import { strings } from '../strings';
+
+export function ModelSelect({ value, onChange }: { value: ModelRef | null; onChange: (model: ModelRef | null) => void }) {
+  const id = useId();
+  const list = models.value.map(asRef).filter((m): m is ModelRef & { route: ModelRoute } => m !== null);
+  if (list.length === 0) return null;
+  const text = strings.newSession;
+  const key = (m: ModelRef) => `${m.provider}/${m.model}`;
+  return (
+    <div class="field">
+      <label for={id}>{text.model}</label>
+      <select
+        id={id}
+        value={value ? key(value) : ''}
+        onChange={(event) => {
+          const chosen = list.find((m) => key(m) === event.currentTarget.value);
+          onChange(chosen ? { provider: chosen.provider, model: chosen.model } : null);
+        }}
+      >
+        <option value="">{text.defaultModel}</option>
+        {list.map((m) => (
+          <option key={key(m)} value={key(m)}>
+            {m.route.name && m.route.name !== m.model ? `${m.route.name} — ` : ''}
+            {key(m)}
+            {m.route.hasKey === false ? ` (${text.noKey})` : ''}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}
+
+function asRef(route: ModelRoute): (ModelRef & { route: ModelRoute }) | null {
+  const model = route.model ?? route.id;
+  return route.provider && model ? { provider: route.provider, model, route } : null;
+}

@@ -1,0 +1,122 @@
+// The agent's own terminal: watch it, and take the keyboard while no command runs.
+
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { Badge, Button, Spinner } from '../parts/controls';
+import { SidePanel } from '../parts/panel';
+import { api, missing } from '../store/app';
+import type { OpenSession } from '../store/session';
+import { TerminalStream } from '../stream/terminal';
+import { strings } from '../strings';
+import { bytes } from '../text/format';
+import type { Emulator } from './xterm';
+
+type State = 'waiting' | 'online' | 'lost' | 'exited';
+
+export function TerminalPanel({ session, onClose }: { session: OpenSession; onClose: () => void }) {
+  const place = useRef<HTMLDivElement>(null);
+  const stream = useRef<TerminalStream | null>(null);
+  const emulator = useRef<Emulator | null>(null);
+  const [state, setState] = useState<State>('waiting');
+  const [empty, setEmpty] = useState(true);
+  const [asked, setAsked] = useState(false);
+  const [writer, setWriter] = useState('');
+  const text = strings.terminal;
+
+  useEffect(() => {
+    let closed = false;
+    const watch = new ResizeObserver(() => {
+      const size = emulator.current?.fit();
+      if (size) stream.current?.resize(size.rows, size.cols);
+    });
+    void import('./xterm').then(({ openEmulator }) => {
+      if (closed || !place.current) return;
+      const screen = openEmulator(place.current, (data) => stream.current?.type(data));
+      emulator.current = screen;
+      stream.current = new TerminalStream(socketUrl(session), () => api.ticket(), {
+        onBytes: (data) => {
+          setEmpty(false);
+          screen.write(data);
+        },
+        onSkipped: (n) => screen.write(`\r\n\x1b[2m${text.skipped(bytes(n))}\x1b[0m\r\n`),
+        onWriter: (by) => setWriter(by),
+        onExit: () => setState('exited'),
+        onOnline: (online) => setState(online ? 'online' : 'lost'),
+        onRefused: () => {
+          missing.value = new Set([...missing.value, 'terminal']);
+          onClose();
+        },
+      });
+      watch.observe(place.current);
+    });
+    return () => {
+      closed = true;
+      watch.disconnect();
+      stream.current?.close();
+      emulator.current?.dispose();
+      stream.current = null;
+      emulator.current = null;
+    };
+  }, [session]);
+
+  // The host names who writes; it is this page when this page has just asked.
+  const mine = writer !== '' && writer !== 'agent' && asked;
+  useEffect(() => emulator.current?.input(mine), [mine]);
+  useEffect(() => {
+    if (writer === '' || writer === 'agent') setAsked(false);
+  }, [writer]);
+
+  const running = session.running.value;
+  return (
+    <SidePanel
+      title={text.title}
+      onClose={onClose}
+      flush
+      actions={
+        <>
+          <Badge tone={mine ? 'warn' : 'plain'}>
+            {mine ? text.yours : writer && writer !== 'agent' ? text.theirs(writer) : text.readOnly}
+          </Badge>
+          {mine ? (
+            <Button
+              onClick={() => {
+                stream.current?.release();
+                setAsked(false);
+                setWriter('');
+              }}
+            >
+              {text.release}
+            </Button>
+          ) : (
+            state === 'online' &&
+            !empty &&
+            !running && (
+              <Button
+                onClick={() => {
+                  setAsked(true);
+                  stream.current?.take();
+                }}
+              >
+                {text.take}
+              </Button>
+            )
+          )}
+        </>
+      }
+    >
+      <div class="terminal" ref={place} role="group" aria-label={text.label} />
+      <p class="terminal__state" role="status">
+        {state === 'waiting' && <Spinner />}
+        {state === 'lost' && text.lost}
+        {state === 'exited' && text.exited}
+        {state === 'online' && empty && text.waiting}
+        {state === 'online' && !empty && running && text.busy}
+      </p>
+    </SidePanel>
+  );
+}
+
+function socketUrl(session: OpenSession): URL {
+  const url = api.url(session.path('/terminal'));
+  url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:';
+  return url;
+}

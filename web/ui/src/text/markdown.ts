@@ -1,0 +1,41 @@
+// Markdown to safe HTML. Raw HTML in the text is shown, never used; images are
+// links, since nothing remote is loaded; links keep only http, https, mailto.
+
+import { Marked, type Token, type Tokens, type TokensList } from 'marked';
+import { highlight } from './highlight';
+import { escapeHtml, sanitise } from './sanitise';
+
+const marked = new Marked({
+  gfm: true,
+  breaks: false,
+  renderer: {
+    html({ text }: Tokens.HTML | Tokens.Tag) {
+      return escapeHtml(text);
+    },
+    image({ href, text }: Tokens.Image) {
+      const label = escapeHtml(text || href);
+      return `<a href="${escapeHtml(href)}">${label}</a>`;
+    },
+    code({ text, lang }: Tokens.Code) {
+      const name = /^[\w+#.-]{0,30}/.exec(lang ?? '')?.[0] ?? '';
+      const label = name ? ` data-lang="${escapeHtml(name)}"` : '';
+      return `<pre class="code" tabindex="0"${label}><code>${highlight(text, name)}</code></pre>`;
+    },
+  },
+});
+
+export interface Piece {
+  readonly raw: string;
+  readonly token: Token;
+}
+
+/** The blocks of a text, so that a growing one is drawn again only at its end. */
+export function pieces(text: string): Piece[] {
+  const tokens: TokensList = marked.lexer(text);
+  return tokens.filter((t) => t.type !== 'space' && t.type !== 'def').map((token) => ({ raw: token.raw, token }));
+}
+
+/** Safe HTML of one block. */
+export function render(piece: Piece): string {
+  return sanitise(marked.parser([piece.token]));
+}
