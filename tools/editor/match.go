@@ -35,7 +35,7 @@ type span struct{ start, end int }
 func match(path string, data []byte, old, text string) (splice, error) {
 	exact := true
 	spans := find(data, []byte(old))
-	if len(spans) == 0 {
+	if len(spans) == 0 || slices.ContainsFunc(spans, func(s span) bool { return splitsCRLF(data, s) }) {
 		exact = false
 		spans = findLoosely(data, old)
 	}
@@ -74,6 +74,11 @@ func find(data, old []byte) []span {
 		from += i + 1
 	}
 	return spans
+}
+
+// splitsCRLF says that a span begins between a CR and its LF: the CR would be left over.
+func splitsCRLF(data []byte, s span) bool {
+	return s.start > 0 && data[s.start] == '\n' && data[s.start-1] == '\r'
 }
 
 // findLoosely is find with CRLF like LF on both sides.
