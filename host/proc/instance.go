@@ -41,11 +41,13 @@ type agent struct {
 	roots map[int]bool // pids of registered shells: what platforms without tags start their search from
 }
 
-// Open readies an instance: it chooses tags, sweeps and records (Options.Dir). It starts no process.
+// Open readies an instance: it chooses tags, sweeps and records (Options.Dir). It starts no process. Descriptors that this process inherited
+// become close-on-exec, so that no agent's process gets them.
 func Open(o Options) (*Instance, error) {
 	if o.Keeper && os.Getenv(keeperEnv) != "" {
 		return nil, errors.New("open process instance: this process is a keeper whose main did not call RunKeeperIfAsked first")
 	}
+	closeOnExec()
 	limit, err := ownLimit()
 	if err != nil {
 		return nil, err

@@ -30,3 +30,6 @@ type Process struct {
 	Command string `json:"command"`         // its arguments joined by blanks, at most 200 bytes; its name in brackets when it has none
 	Ports   []int  `json:"ports,omitempty"` // TCP ports it listens on, ascending
 }
+
+// Describe tells what the processes are, in the order given; those that are gone are left out.
+func Describe(pids []int) []Process { return describe(pids) }

@@ -21,6 +21,9 @@ func ownLimit() (uint64, error) {
 	return l.Max, nil
 }
 
+// closeOnExec marks every descriptor above 2; kernels before 5.11 can't in one call, and inherited ones are rare enough to leave there.
+func closeOnExec() { _ = unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC) }
+
 func mark(pid int, tag Tag) error {
 	l := unix.Rlimit{Cur: uint64(tag), Max: uint64(tag)}
 	if err := unix.Prlimit(pid, unix.RLIMIT_LOCKS, &l, nil); err != nil {

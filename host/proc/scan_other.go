@@ -26,6 +26,7 @@ func (target) ask()    {}
 func (target) freeze() {}
 func (target) kill()   {}
 
+func closeOnExec()              {}
 func ownLimit() (uint64, error) { return infinity, nil }
 func mark(int, Tag) error       { return ErrUnsupported }
 func (in *Instance) scan(kills []*killing) ([][]target, error) {

@@ -120,7 +120,8 @@ type Waiting struct {
 // Fresh says why a call got a new shell.
 type Fresh struct {
 	Asked    bool   // by Request.Restart
-	Died     *Death // it had died between calls
+	Died     *Death // the one before had died between calls
+	Lost     bool   // the one before no longer answered, or had become another program, between calls; it was killed
 	Restored bool   // directory and exported variables were brought back
 	DirGone  string // the directory that should have been restored, or started in, and is no more; the nearest parent was taken
 }

@@ -1,0 +1,83 @@
+//go:build linux || darwin
+
+package term_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dsh-web/dsh-web/host/proc"
+	"github.com/dsh-web/dsh-web/host/term"
+)
+
+func TestMain(m *testing.M) {
+	proc.RunKeeperIfAsked()
+	os.Exit(m.Run())
+}
+
+// instance opens an instance for one test.
+func instance(t testing.TB) *proc.Instance {
+	t.Helper()
+	in, err := proc.Open(proc.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := in.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return in
+}
+
+// open makes an agent's terminals in a directory of their own.
+func open(t testing.TB, s term.Shell, o ...func(*term.Options)) *term.Terminals {
+	t.Helper()
+	options := term.Options{Dir: t.TempDir(), Session: "test"}
+	for _, f := range o {
+		f(&options)
+	}
+	if options.Proc == nil {
+		options.Proc = instance(t)
+	}
+	ts := term.New(options)
+	if err := ts.Configure(s); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := ts.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return ts
+}
+
+// run runs one command with a generous limit and returns its raw output.
+func run(t testing.TB, ts *term.Terminals, command string) (string, term.Outcome) {
+	t.Helper()
+	return runReq(t, context.Background(), ts, term.Request{Command: command, Timeout: 20 * time.Second})
+}
+
+func runReq(t testing.TB, ctx context.Context, ts *term.Terminals, req term.Request) (string, term.Outcome) {
+	t.Helper()
+	var b strings.Builder
+	req.Output = func(p []byte) { b.Write(p) }
+	out, err := ts.Run(ctx, req)
+	if err != nil {
+		t.Fatalf("run %.200q: %v", req.Command, err)
+	}
+	return b.String(), out
+}
+
+func TestSmoke(t *testing.T) {
+	ts := open(t, term.Shell{Restore: true})
+	for _, c := range []string{"echo hi", "false", "echo $?", "cd /usr; export A=1", "echo $PWD $A", "(exit 7)", "echo $?", "set -x; echo x", "echo y", "set +x", "exit 3", "echo $PWD $A; pwd"} {
+		s, o := run(t, ts, c)
+		t.Logf("%q → %q %+v", c, s, o)
+	}
+}

@@ -1,0 +1,9 @@
+package term
+
+import "golang.org/x/sys/unix"
+
+const (
+	getTermios = unix.TCGETS
+	setTermios = unix.TCSETS
+	bytesReady = unix.TIOCINQ // FIONREAD
+)
