@@ -3,7 +3,10 @@ package host
 import (
 	_ "embed"
 	"strings"
+	"sync"
 
+	"github.com/dsh-web/dsh-web/host/session"
+	"github.com/dsh-web/dsh-web/presets"
 	"github.com/dsh-web/dsh-web/prompt"
 )
 
@@ -39,10 +42,48 @@ func redact(text string, secrets []string) string {
 	return text
 }
 
-// presetName is the name people read; the id when the preset is gone.
-func (h *Host) presetName(id string) string {
-	if name := h.cfg.Roster.Name(id); name != "" {
+// names remembers what compositions are called: a hash fixes what it names, so nothing here grows stale.
+type names struct {
+	roster sync.Once // fills in the presets that can be used now, when a stored session's isn't known yet
+	mu     sync.Mutex
+	byHash map[session.PresetRef]string
+}
+
+func (n *names) keep(ref session.PresetRef, name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.byHash == nil {
+		n.byHash = map[session.PresetRef]string{}
+	}
+	n.byHash[ref] = name
+}
+
+func (n *names) get(ref session.PresetRef) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.byHash[ref]
+}
+
+// presetName is the name people read; the id when the preset isn't known by now.
+func (h *Host) presetName(ref session.PresetRef) string {
+	if name := h.names.get(ref); name != "" {
 		return name
 	}
-	return id
+	h.names.roster.Do(func() {
+		entries, err := h.cfg.Roster.List()
+		if err != nil {
+			h.cfg.Logger.Warn("list presets", "error", err)
+		}
+		for _, e := range entries {
+			h.names.keep(session.PresetRef{ID: e.ID, Hash: e.Hash}, e.Name)
+		}
+	})
+	if name := h.names.get(ref); name != "" {
+		return name
+	}
+	return ref.ID
+}
+
+func refOf(c *presets.Composition) session.PresetRef {
+	return session.PresetRef{ID: c.ID, Hash: c.Hash}
 }

@@ -115,7 +115,7 @@ func (h *Host) CreateBatch(ctx context.Context, spec Spec, count int) (infos []I
 // plan is a checked specification.
 type plan struct {
 	Spec
-	composition presets.Composition
+	composition *presets.Composition
 	digest      string
 }
 
@@ -204,17 +204,13 @@ func (h *Host) birth(ctx context.Context, e *entry, p plan) (l *live, err error)
 	if err != nil {
 		return nil, fmt.Errorf("encode settings: %w", err)
 	}
-	pin, err := p.composition.Pin()
-	if err != nil {
-		return nil, fmt.Errorf("pin preset: %w", err)
-	}
 	now := h.cfg.Now().UnixMilli()
 	logs, err := h.journal.CreateAll(ctx, []session.Creation{{
 		Header: session.Header{
-			ID: p.ID, Version: session.Version, CreatedAt: now, Cwd: p.Workspace, Labels: p.Labels, Group: p.Group, Attempt: p.Attempt,
-			AgentPreset: session.PresetRef{ID: p.composition.ID, Hash: p.composition.Hash},
+			ID: p.ID, Version: 1, CreatedAt: now, Cwd: p.Workspace, Labels: p.Labels, Group: p.Group, Attempt: p.Attempt,
+			AgentPreset: refOf(p.composition),
 		},
-		Pin: pin, Settings: raw, Model: h.modelRef(p.Model), Drafts: firstDrafts(p.Spec),
+		Pin: p.composition.Encode(), Settings: raw, Model: h.modelRef(p.Model), Drafts: firstDrafts(p.Spec),
 	}})
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dsh-web/dsh-web/agent"
+	"github.com/dsh-web/dsh-web/host/fsys"
 	"github.com/dsh-web/dsh-web/host/scope"
 	"github.com/dsh-web/dsh-web/host/session"
 	"github.com/dsh-web/dsh-web/presets"
@@ -31,6 +32,7 @@ type entry struct {
 // live is a session with a running agent.
 type live struct {
 	scope   *scope.Scope
+	hostFS  fsys.Provider
 	log     *session.Log
 	agent   *agent.Agent
 	mounted atomic.Pointer[presets.Mounted]

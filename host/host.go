@@ -15,6 +15,7 @@ import (
 
 	"github.com/dsh-web/dsh-web/agent"
 	"github.com/dsh-web/dsh-web/host/credential"
+	"github.com/dsh-web/dsh-web/host/fsys"
 	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/proc"
 	"github.com/dsh-web/dsh-web/host/scope"
@@ -56,6 +57,8 @@ type Host struct {
 	prompts *prompt.Registry
 	tools   *tools.Registry
 	feed    *Feed
+	locks   *fsys.Locks // shared by all file providers
+	names   names
 	started time.Time
 
 	draining  atomic.Bool
@@ -75,7 +78,7 @@ func New(cfg Config) *Host {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	h := &Host{
-		cfg: cfg, root: scope.New("host"), prompts: &prompt.Registry{Logger: cfg.Logger}, tools: &tools.Registry{},
+		cfg: cfg, root: scope.New("host"), prompts: &prompt.Registry{Logger: cfg.Logger}, tools: &tools.Registry{}, locks: new(fsys.Locks),
 		entries: map[string]*entry{},
 	}
 	h.feed = &Feed{host: h, subs: map[*Subscription]struct{}{}}
@@ -92,7 +95,7 @@ func (h *Host) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("recover sessions: %w", err)
 	}
-	h.cfg.Logger.Info("recovered", "turns", recovered.Turns, "calls", recovered.Calls, "damaged", recovered.Damaged)
+	h.cfg.Logger.Info("recovered", "sessions", recovered.Sessions, "calls", recovered.Calls, "damaged", recovered.Damaged)
 	if err := h.contribute(); err != nil {
 		return err
 	}

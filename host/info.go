@@ -61,7 +61,7 @@ type Queued struct {
 func (h *Host) info(in session.Info) Info {
 	out := Info{
 		ID: in.ID, Title: in.Title, Workspace: in.Cwd, Model: in.Model, Status: in.Status(), Damage: in.Damage,
-		Preset: PresetInfo{ID: in.Preset.ID, Name: h.presetName(in.Preset.ID), Hash: in.Preset.Hash},
+		Preset: PresetInfo{ID: in.Preset.ID, Name: h.presetName(in.Preset), Hash: in.Preset.Hash},
 		Blank:  in.Blank, Archived: in.Archived, Labels: in.Labels, Group: in.Group, Attempt: in.Attempt,
 		CreatedAt: in.CreatedAt, UpdatedAt: in.UpdatedAt, LastSeq: in.LastSeq, Usage: in.Usage,
 		PendingApprovals: in.Pending, Queued: in.Queue, Parent: in.ParentSession,

@@ -6,16 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/dsh-web/dsh-web/agent"
+	"github.com/dsh-web/dsh-web/host/fsys"
 	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/scope"
 	"github.com/dsh-web/dsh-web/host/session"
+	"github.com/dsh-web/dsh-web/host/term"
 	"github.com/dsh-web/dsh-web/presets"
+	"github.com/dsh-web/dsh-web/tools/bash"
 )
 
 // mount makes an agent's scope and mounts its preset there. Nothing is published yet: no log, no loop. A failure leaves nothing.
-func (h *Host) mount(ctx context.Context, id, workspace string, c presets.Composition, own settings, shellLost bool) (l *live, err error) {
+func (h *Host) mount(ctx context.Context, id, workspace string, c *presets.Composition, own settings, shellLost bool) (l *live, err error) {
 	if n := h.liveCount.Add(1); h.cfg.MaxLive > 0 && n > int64(h.cfg.MaxLive) {
 		h.liveCount.Add(-1)
 		return nil, refuse(CodeLimit, "The host runs %d agents, its limit; close some, or raise limits.sessions.", h.cfg.MaxLive).with("limit", "sessions")
@@ -25,44 +29,73 @@ func (h *Host) mount(ctx context.Context, id, workspace string, c presets.Compos
 			h.liveCount.Add(-1)
 		}
 	}()
-	s, err := h.root.Child("session "+id, scope.Layer())
+	hostFS, err := fsys.OpenRooted(fsys.RootedConfig{Workspace: workspace, Mode: fsys.WorkspaceWrite, Locks: h.locks})
 	if err != nil {
-		return nil, fmt.Errorf("open agent scope: %w", err)
+		return nil, refuse(CodeWorkspaceInvalid, "The workspace %s can't be opened: %v.", workspace, err)
+	}
+	s, err := presets.AgentScope(h.root, "session "+id, hostFS)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open agent scope: %w", err), hostFS.Close())
 	}
 	l = &live{scope: s}
 	l.settings.Store(&own)
-	mounted, err := presets.Mount(ctx, s, c, h.services(l, id, workspace, shellLost))
-	if err != nil {
-		err = refuse(CodePresetBroken, "The preset %q can't be mounted: %v", c.ID, err).with("preset", c.ID)
-		return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	if err := s.Own("host file system", func(context.Context) (func(context.Context) error, error) {
+		return func(context.Context) error { return hostFS.Close() }, nil
+	}); err != nil {
+		return nil, errors.Join(err, hostFS.Close())
 	}
+	mounted, err := presets.Mount(ctx, s, c, h.services(l, id, workspace, hostFS, shellLost))
+	if err != nil {
+		return nil, refuse(CodePresetBroken, "The preset %q can't be mounted: %v", c.ID, err).with("preset", c.ID)
+	}
+	h.names.keep(refOf(c), c.Name)
 	l.mounted.Store(mounted)
+	l.hostFS = hostFS
 	return l, nil
 }
 
 // services is what a mounted preset may use of the host.
-func (h *Host) services(l *live, id, workspace string, shellLost bool) presets.Services {
+func (h *Host) services(l *live, id, workspace string, hostFS fsys.Provider, shellLost bool) presets.Services {
+	route := func() (model.Route, bool) {
+		r, err := h.cfg.Router.Resolve(l.settings.Load().Model)
+		return r, err == nil
+	}
 	return presets.Services{
-		Prompts: h.prompts, Tools: h.tools, Proc: h.cfg.Proc,
-		Session: id, Workspace: workspace, ShellLost: shellLost,
-		Model: func() string {
-			route, err := h.cfg.Router.Resolve(l.settings.Load().Model)
-			if err != nil {
+		Prompt: h.prompts, Tools: h.tools, HostFS: hostFS, Locks: h.locks, Logger: h.cfg.Logger,
+		Session: presets.Session{
+			ID: id, Workspace: workspace,
+			Model: func() string {
+				if r, ok := route(); ok {
+					return r.Model
+				}
 				return l.settings.Load().Model.Model
-			}
-			return route.Model
+			},
+			Images: func() bool { r, _ := route(); return r.Images },
 		},
-		ShellTaken: func(by string, typed []byte) {
-			if l.log == nil {
-				return
-			}
-			_, err := l.log.Update(context.WithoutCancel(l.scope.Context()), func(session.State) ([]session.Draft, error) {
-				return []session.Draft{{Payload: session.ShellTaken{By: by, Bytes: int64(len(typed))}}}, nil
+		Terminals: func() *term.Terminals {
+			return term.New(term.Options{
+				Proc: h.cfg.Proc, Dir: workspace, Session: id, Resumed: shellLost,
+				Taken: func(by string, typed []byte) { h.shellTaken(l, by, len(typed)) },
 			})
-			if err != nil {
-				h.cfg.Logger.Error("log use of the keyboard", "session", id, "error", err)
-			}
 		},
+	}
+}
+
+// shellTaken logs that a person used an agent's keyboard.
+func (h *Host) shellTaken(l *live, by string, bytes int) {
+	if l.log == nil {
+		return
+	}
+	_, err := l.log.Update(context.WithoutCancel(l.scope.Context()), func(session.State) ([]session.Draft, error) {
+		return []session.Draft{{Payload: session.ShellTaken{By: by, Bytes: int64(bytes)}}}, nil
+	})
+	if err != nil {
+		h.cfg.Logger.Error("log use of the keyboard", "session", l.log.ID(), "error", err)
 	}
 }
 
@@ -78,7 +111,7 @@ func (h *Host) publish(e *entry, l *live, log *session.Log) error {
 			return route, sel, err
 		},
 		Attachments: h.attachments(e.id), Redact: h.redact,
-		Limits: func() agent.Limits { return l.mounted.Load().Limits }, KeepRecorded: h.cfg.KeepRecorded, Violation: h.cfg.Violation, Logger: h.cfg.Logger,
+		KeepRecorded: h.cfg.KeepRecorded, Violation: h.cfg.Violation, Logger: h.cfg.Logger,
 	})
 	if err := l.agent.Start(); err != nil {
 		h.journal.Release(log)
@@ -119,7 +152,7 @@ func (h *Host) resume(ctx context.Context, e *entry) (l *live, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := presets.Unpin(pin)
+	c, err := presets.Decode(pin)
 	if err != nil {
 		return nil, refuse(CodePresetBroken, "The preset recorded with session %s can't be read: %v", e.id, err)
 	}
@@ -150,7 +183,7 @@ func (h *Host) loadSettings(ctx context.Context, id string) (settings, error) {
 func usedShell(st session.State) bool {
 	for _, entry := range st.History {
 		for _, call := range entry.Message.ToolCalls() {
-			if call.Name == presets.ShellTool {
+			if call.Name == bash.Name {
 				return true
 			}
 		}
@@ -159,7 +192,7 @@ func usedShell(st session.State) bool {
 }
 
 // reportDrift says when a preset's file has changed since the session was made; the session goes on with what it was given.
-func (h *Host) reportDrift(id string, c presets.Composition) {
+func (h *Host) reportDrift(id string, c *presets.Composition) {
 	now, err := h.cfg.Roster.Resolve(c.ID)
 	switch {
 	case err != nil:
@@ -169,14 +202,26 @@ func (h *Host) reportDrift(id string, c presets.Composition) {
 	}
 }
 
-func (h *Host) resolvePreset(id string) (presets.Composition, error) {
+func (h *Host) resolvePreset(id string) (*presets.Composition, error) {
 	c, err := h.cfg.Roster.Resolve(id)
-	var unknown *presets.NotFoundError
 	switch {
-	case errors.As(err, &unknown):
-		return c, refuse(CodePresetNotFound, "There is no preset %q; there are: %v.", id, unknown.Known).with("known", unknown.Known)
+	case errors.Is(err, presets.ErrNotFound):
+		known := h.presetIDs()
+		return c, refuse(CodePresetNotFound, "There is no preset %q; there are %s.", id, strings.Join(known, ", ")).with("known", known)
 	case err != nil:
 		return c, refuse(CodePresetBroken, "The preset %q is broken: %v", id, err).with("preset", id)
 	}
 	return c, nil
+}
+
+func (h *Host) presetIDs() []string {
+	entries, err := h.cfg.Roster.List()
+	if err != nil {
+		h.cfg.Logger.Warn("list presets", "error", err)
+	}
+	ids := make([]string, len(entries))
+	for i, e := range entries {
+		ids[i] = e.ID
+	}
+	return ids
 }

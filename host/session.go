@@ -231,10 +231,6 @@ func (h *Host) switchPreset(ctx context.Context, s *Session, id string) error {
 	if err != nil {
 		return err
 	}
-	pin, err := c.Pin()
-	if err != nil {
-		return fmt.Errorf("pin preset: %w", err)
-	}
 	work := context.WithoutCancel(ctx)
 	log, err := h.journal.Open(ctx, s.ID())
 	if err != nil {
@@ -248,8 +244,7 @@ func (h *Host) switchPreset(ctx context.Context, s *Session, id string) error {
 	l := s.entry.now()
 	var mounted *presets.Mounted
 	if l != nil {
-		dir := log.Header().Cwd
-		if mounted, err = presets.Mount(work, l.scope, c, h.services(l, s.ID(), dir, false)); err != nil {
+		if mounted, err = presets.Mount(work, l.scope, c, h.services(l, s.ID(), log.Header().Cwd, l.hostFS, false)); err != nil {
 			return refuse(CodePresetBroken, "The preset %q can't be mounted: %v", c.ID, err).with("preset", c.ID)
 		}
 	}
@@ -257,17 +252,18 @@ func (h *Host) switchPreset(ctx context.Context, s *Session, id string) error {
 		if !st.Blank {
 			return nil, locked
 		}
-		return []session.Draft{{Payload: session.PresetSelected{AgentPreset: session.PresetRef{ID: c.ID, Hash: c.Hash}}}}, nil
+		return []session.Draft{{Payload: session.PresetSelected{AgentPreset: refOf(c)}}}, nil
 	})
 	if err == nil {
-		err = h.journal.SetPin(work, s.ID(), pin)
+		err = h.journal.SetPin(work, s.ID(), c.Encode())
 	}
 	if mounted != nil {
 		gone := mounted
 		if err == nil {
+			h.names.keep(refOf(c), c.Name)
 			gone = l.mounted.Swap(mounted)
 		}
-		err = errors.Join(err, gone.Scope.Close(work))
+		err = errors.Join(err, gone.Close(work))
 	}
 	return err
 }

@@ -17,6 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+var object = json.RawMessage(`{"type":"object"}`)
+
 type bench struct {
 	registry tools.Registry
 	scope    *scope.Scope
@@ -50,7 +52,7 @@ func (b *bench) run(ctx context.Context, name, arguments string) tools.Result {
 }
 
 func echo(name string) tools.Tool {
-	return tools.Tool{Name: name, Parameters: json.RawMessage(`{"type":"object"}`), Run: func(_ context.Context, c tools.Call) tools.Result {
+	return tools.Tool{Name: name, Parameters: object, Run: func(_ context.Context, c tools.Call) tools.Result {
 		return tools.TextResult(c.Name + string(c.Arguments))
 	}}
 }
@@ -58,7 +60,7 @@ func echo(name string) tools.Tool {
 func TestEveryCallHasAResult(t *testing.T) {
 	b := newBench(t)
 	b.add(t, echo("echo"))
-	b.add(t, tools.Tool{Name: "bomb", Run: func(context.Context, tools.Call) tools.Result { panic("inside") }})
+	b.add(t, tools.Tool{Name: "bomb", Parameters: object, Run: func(context.Context, tools.Call) tools.Result { panic("inside") }})
 
 	for _, c := range []struct{ name, arguments, code, text string }{
 		{"echo", `{"a":1}`, "", `echo{"a":1}`},
@@ -89,7 +91,7 @@ func codeOf(r tools.Result) string {
 func TestCancelledToolIsWaitedFor(t *testing.T) {
 	b := newBench(t)
 	started := make(chan struct{})
-	b.add(t, tools.Tool{Name: "slow", Run: func(ctx context.Context, _ tools.Call) tools.Result {
+	b.add(t, tools.Tool{Name: "slow", Parameters: object, Run: func(ctx context.Context, _ tools.Call) tools.Result {
 		close(started)
 		<-ctx.Done()
 		return tools.TextResult("partial")
@@ -105,7 +107,7 @@ func TestStuckToolEndsAllTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		release := make(chan struct{})
-		b.add(t, tools.Tool{Name: "stuck", Run: func(context.Context, tools.Call) tools.Result {
+		b.add(t, tools.Tool{Name: "stuck", Parameters: object, Run: func(context.Context, tools.Call) tools.Result {
 			<-release
 			return tools.Result{}
 		}})
@@ -121,7 +123,7 @@ func TestStuckToolEndsAllTheSame(t *testing.T) {
 func TestSecretsLeaveTextMetaAndOutput(t *testing.T) {
 	b := newBench(t)
 	b.runner.Redact = func(s string) string { return strings.ReplaceAll(s, "sk-12345678", "[redacted]") }
-	b.add(t, tools.Tool{Name: "leak", Run: func(_ context.Context, c tools.Call) tools.Result {
+	b.add(t, tools.Tool{Name: "leak", Parameters: object, Run: func(_ context.Context, c tools.Call) tools.Result {
 		if _, err := c.Output.Write([]byte("live sk-12345678")); err != nil {
 			t.Error(err)
 		}

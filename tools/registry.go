@@ -1,6 +1,8 @@
 package tools
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +26,12 @@ func (r *Registry) Add(s *scope.Scope, t Tool) error {
 	if t.Name == "" || t.Run == nil {
 		return fmt.Errorf("register tool %q: a tool needs a name and a Run", t.Name)
 	}
+	// One form of the schema from here on, so that what the log recorded compares equal to what is registered.
+	var schema bytes.Buffer
+	if err := json.Compact(&schema, t.Parameters); err != nil {
+		return fmt.Errorf("register tool %q: its parameters are no JSON: %w", t.Name, err)
+	}
+	t.Parameters = schema.Bytes()
 	return r.tools.Add(s, t.Name, t)
 }
 

@@ -57,7 +57,8 @@ type config struct {
 		Pace time.Duration `koanf:"pace"` // between the demo's pieces of text
 	} `koanf:"demo"`
 
-	data string // the data directory; it holds the file, so it isn't a key of it
+	data  string // the data directory; it holds the file, so it isn't a key of it
+	uiDev string
 }
 
 func defaults() map[string]any {
@@ -96,6 +97,7 @@ func configFlags(f *pflag.FlagSet) {
 	f.String("base-path", "", "path under which a proxy serves the host, for example /agents/")
 	f.String("log-level", "info", "debug, info, warn or error")
 	f.String("log-format", "text", "text or json")
+	f.String("ui-dev", "", "address of a development server that serves the page")
 }
 
 // loadConfig reads defaults, file, environment and flags. Errors name the file, variable or flag and the key.
@@ -177,6 +179,7 @@ func loadConfig(flags *pflag.FlagSet, env []string) (*config, error) {
 		return nil, err
 	}
 	c := &config{data: data}
+	c.uiDev, _ = flags.GetString("ui-dev")
 	if err := decode(k, c); err != nil {
 		return nil, err
 	}
