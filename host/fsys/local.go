@@ -150,7 +150,7 @@ func makeAll(dir string) (made []string, err error) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
-		if _, err := os.Lstat(d); err == nil { // a link to nothing
+		if fi, err := os.Lstat(d); err == nil && fi.Mode()&fs.ModeSymlink != 0 { // a link to nothing
 			return nil, fmt.Errorf("%s: %w", d, ErrNotDirectory)
 		}
 		missing = append(missing, d)

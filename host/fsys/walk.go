@@ -169,9 +169,7 @@ func (w *walk) enter(name string, todo []string, last bool) ([]string, fs.FileIn
 			w.leave(1)
 			return todo, nil, nil
 		}
-		parent := w.path()
-		parent = parent[:strings.LastIndexByte(parent, '/')+1]
-		rest, err := w.restart(parent + strings.Join(todo, "/"))
+		rest, err := w.above(strings.Join(todo, "/"))
 		return split(rest), nil, err
 	}
 	dir := w.dir()
@@ -195,6 +193,18 @@ func (w *walk) enter(name string, todo []string, last bool) ([]string, fs.FileIn
 		return nil, nil, fmt.Errorf("%s: %w", name, ErrNotDirectory)
 	}
 	return todo, nil, w.push(dir, name, fi)
+}
+
+// above restarts in the directory above the anchor: where that really is, else where the model knows it.
+func (w *walk) above(todo string) (rest string, err error) {
+	names := w.at.names
+	for _, name := range []string{names[len(names)-1], names[0]} {
+		parent := name[:strings.LastIndexByte(name, '/')+1]
+		if rest, err = w.restart(parent + todo); err == nil {
+			return rest, nil
+		}
+	}
+	return "", err
 }
 
 func (w *walk) push(dir *os.Root, name string, seen fs.FileInfo) error {

@@ -27,6 +27,9 @@ func (w *writer) write(contents []byte) (Info, error) {
 	target, err := w.in.OpenFile(w.name, os.O_WRONLY|carefully, 0)
 	running := errors.Is(err, syscall.ETXTBSY) // a program that runs now: it may be replaced, not written
 	if err != nil && !running {
+		if changed := w.unchanged(); errors.Is(changed, ErrChanged) {
+			return Info{}, changed
+		}
 		return Info{}, err
 	}
 	if target != nil {

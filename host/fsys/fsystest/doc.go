@@ -1,0 +1,2 @@
+// Package fsystest is the conformance suite of file providers.
+package fsystest

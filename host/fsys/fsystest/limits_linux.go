@@ -1,0 +1,107 @@
+package fsystest
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/dsh-web/dsh-web/host/fsys"
+	"golang.org/x/sys/unix"
+)
+
+// editReadOnlyPlace edits, as an ordinary user, files that may be written in a directory that may not.
+func editReadOnlyPlace(b *bench) {
+	ctx := b.Context()
+	p := b.put("d/f", "old")
+	b.put("d/locked", "old")
+	b.must(os.Chmod(p, 0o666))
+	nobody := func(do func()) {
+		if os.Getuid() != 0 {
+			b.must(os.Chmod(b.at("d"), 0o555))
+			do()
+			b.must(os.Chmod(b.at("d"), 0o755))
+			return
+		}
+		reachable(b)
+		// The rights are the thread's, so do must not leave it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		_, err := unix.SetfsuidRetUid(65534)
+		b.must(err)
+		defer func() {
+			_, err = unix.SetfsuidRetUid(0)
+			b.must(err)
+		}()
+		do()
+	}
+	nobody(func() {
+		if _, err := os.Stat(p); err != nil {
+			b.Skip("an ordinary user can't reach the directory: ", err)
+		}
+		for _, contents := range []string{"longer than it was", "short"} {
+			_, err := b.Edit(ctx, p, to(contents))
+			b.must(err)
+			b.has("d/f", contents)
+		}
+		_, err := b.Create(ctx, b.at("d/new"), []byte("x"))
+		b.is(err, fs.ErrPermission)
+		_, err = b.Create(ctx, b.at("d/new/er"), []byte("x"))
+		b.is(err, fs.ErrPermission)
+		b.is(b.Remove(ctx, p, func([]byte, fsys.Info) error { return nil }), fs.ErrPermission)
+	})
+	b.must(os.Chmod(b.at("d"), 0o777))
+	if os.Getuid() == 0 {
+		nobody(func() { // a rename would be allowed here, but the file is not ours to write
+			_, err := b.Edit(ctx, b.at("d/locked"), to("new"))
+			b.is(err, fs.ErrPermission)
+		})
+	}
+	b.has("d/locked", "old")
+	b.has("d/f", "short")
+	b.alone("d", "f", "locked")
+}
+
+// reachable opens the way to the test's directory, which testing keeps closed to others.
+func reachable(b *bench) {
+	for dir := b.dir; dir != "/"; dir = filepath.Dir(dir) {
+		fi, err := os.Stat(dir)
+		b.must(err)
+		if fi.Mode().Perm()&0o5 != 0o5 {
+			b.must(os.Chmod(dir, fi.Mode().Perm()|0o55))
+		}
+	}
+}
+
+// diskFull works on a file system of 128 KiB.
+func diskFull(b *bench) {
+	ctx := b.Context()
+	disk := b.at("disk")
+	b.must(os.Mkdir(disk, 0o755))
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=128k"); err != nil {
+		b.Skip("can't mount a small file system: ", err)
+	}
+	b.Cleanup(func() { b.must(unix.Unmount(disk, 0)) })
+	original := strings.Repeat("o", 70_000)
+	p := b.put("disk/f", original)
+	_, err := b.Edit(ctx, p, to(strings.Repeat("n", 70_001))) // no room for a second copy
+	b.is(err, fsys.ErrNoSpace)
+	b.has("disk/f", original)
+	b.must(os.Link(p, b.at("disk/g"))) // written in place, where the growth has no room
+	_, err = b.Edit(ctx, p, to(strings.Repeat("n", 200_000)))
+	b.is(err, fsys.ErrNoSpace)
+	b.has("disk/f", original)
+	_, err = b.Edit(ctx, p, to(strings.Repeat("n", 80_000)))
+	b.must(err)
+	b.has("disk/g", strings.Repeat("n", 80_000))
+	_, err = b.Create(ctx, b.at("disk/x/y/new"), []byte(original))
+	b.is(err, fsys.ErrNoSpace)
+	b.alone("disk", "f", "g")
+
+	b.must(unix.Mount("", disk, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	_, err = b.Edit(ctx, p, to("x"))
+	b.is(err, fsys.ErrReadOnly)
+	_, err = b.Create(ctx, b.at("disk/new"), []byte("x"))
+	b.is(err, fsys.ErrReadOnly)
+}
