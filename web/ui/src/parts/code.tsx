@@ -4,7 +4,7 @@
 import { useState } from 'preact/hooks';
 import { ansiLines, type Line } from '../text/ansi';
 import type { DiffLine } from '../text/diff';
-import { highlight, highlighter } from '../text/highlight';
+import { coloursVersion, highlight } from '../text/highlight';
 import { sanitise } from '../text/sanitise';
 import { strings } from '../strings';
 
@@ -30,7 +30,7 @@ function useFold<T>(lines: readonly T[], tail = false): { shown: readonly T[]; t
 export function CodeView({ code, language }: { code: string; language: string }) {
   const lines = code.replace(/\n$/, '').split('\n');
   const { shown, toggle } = useFold(lines);
-  void highlighter.value; // Drawn again when the colours arrive.
+  void coloursVersion.value; // Drawn again when the colours arrive.
   const html = sanitise(highlight(shown.join('\n'), language));
   return (
     <>
@@ -44,7 +44,7 @@ export function CodeView({ code, language }: { code: string; language: string })
 
 export function NumberedView(props: { lines: readonly { number: string; text: string }[]; language: string }) {
   const { shown, toggle } = useFold(props.lines);
-  void highlighter.value;
+  void coloursVersion.value;
   const html = sanitise(highlight(shown.map((l) => l.text).join('\n'), props.language));
   return (
     <>

@@ -11,7 +11,7 @@ const shapes = {
   down: 'M12 5v14M6 13l6 6 6-6',
   up: 'M12 19V5M6 11l6-6 6 6',
   close: 'M6 6l12 12M18 6L6 18',
-  more: 'M5 12h.01M12 12h.01M19 12h.01',
+  more: 'M5 11.2a.8.8 0 1 0 .01 0zM12 11.2a.8.8 0 1 0 .01 0zM19 11.2a.8.8 0 1 0 .01 0z',
   terminal: 'M5 7l5 5-5 5M12 17h7',
   file: 'M6 3h8l4 4v14H6zM14 3v4h4',
   edit: 'M4 20h4L19 9l-4-4L4 16zM13 7l4 4',

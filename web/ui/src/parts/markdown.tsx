@@ -2,22 +2,22 @@
 // block is drawn again.
 
 import { memo } from './memo';
-import { highlighter } from '../text/highlight';
+import { coloursVersion } from '../text/highlight';
 import { pieces, render, type Piece } from '../text/markdown';
 
 const PieceView = memo(
-  function PieceView({ piece }: { piece: Piece; coloured: boolean }) {
+  function PieceView({ piece }: { piece: Piece; colours: number }) {
     return <div class="md__block" dangerouslySetInnerHTML={{ __html: render(piece) }} />;
   },
-  (a, b) => a.piece.raw === b.piece.raw && a.piece.token.type === b.piece.token.type && a.coloured === b.coloured,
+  (a, b) => a.piece.raw === b.piece.raw && a.piece.token.type === b.piece.token.type && a.colours === b.colours,
 );
 
 export function Markdown({ text }: { text: string }) {
-  const coloured = highlighter.value !== null;
+  const colours = coloursVersion.value;
   return (
     <div class="md">
       {pieces(text).map((piece, i) => (
-        <PieceView key={i} piece={piece} coloured={coloured} />
+        <PieceView key={i} piece={piece} colours={colours} />
       ))}
     </div>
   );

@@ -19,8 +19,12 @@ export function count(n: number): string {
   return n < 10_000 ? n.toLocaleString('en') : `${(n / 1000).toFixed(n < 100_000 ? 1 : 0)}k`;
 }
 
+// Made once: making one takes longer than drawing the row that shows it.
+const clockFormat = new Intl.DateTimeFormat([], { hour: '2-digit', minute: '2-digit' });
+const dayFormat = new Intl.DateTimeFormat([], { month: 'short', day: 'numeric' });
+
 export function clock(ms: number): string {
-  return new Date(ms).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' });
+  return clockFormat.format(ms);
 }
 
 /** "now", "5 min", "3 h", else a date. */
@@ -32,7 +36,7 @@ export function ago(when: string | number | undefined, now = Date.now()): string
   if (minutes < 1) return 'now';
   if (minutes < 60) return `${minutes} min`;
   if (minutes < 24 * 60) return `${Math.floor(minutes / 60)} h`;
-  return new Date(at).toLocaleDateString([], { month: 'short', day: 'numeric' });
+  return dayFormat.format(at);
 }
 
 /** The last two parts of a path: enough to tell workspaces apart. */

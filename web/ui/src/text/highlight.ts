@@ -6,14 +6,17 @@ import { escapeHtml } from './sanitise';
 
 type Highlighter = typeof import('./languages').default;
 
-export const highlighter = signal<Highlighter | null>(null);
-let asked = false;
+let hljs: Highlighter | null = null;
+/** Grows whenever more languages are there: what it was read for is drawn again. */
+export const coloursVersion = signal(0);
+const asked = new Set<string>();
 
 const aliases: Record<string, string> = {
-  sh: 'bash', shell: 'bash', zsh: 'bash', console: 'bash', py: 'python', js: 'javascript', mjs: 'javascript',
-  jsx: 'javascript', ts: 'typescript', tsx: 'typescript', golang: 'go', rs: 'rust', yml: 'yaml', html: 'xml', svg: 'xml',
-  h: 'c', cpp: 'c', cc: 'c', jsonc: 'json', patch: 'diff',
+  sh: 'bash', shell: 'bash', zsh: 'bash', console: 'bash', py: 'python', javascript: 'typescript', js: 'typescript',
+  mjs: 'typescript', jsx: 'typescript', ts: 'typescript', tsx: 'typescript', golang: 'go', rs: 'rust', yml: 'yaml',
+  html: 'xml', svg: 'xml', h: 'c', cpp: 'c', cc: 'c', jsonc: 'json', patch: 'diff',
 };
+const rare = new Set(['c', 'css', 'java', 'rust', 'sql']);
 
 /** Code longer than this is not coloured: it would stall the page. */
 const limit = 60_000;
@@ -23,29 +26,30 @@ export function highlight(code: string, language: string): string {
   const name = language.toLowerCase();
   const known = aliases[name] ?? name;
   if (!known || code.length > limit) return escapeHtml(code);
-  const ready = highlighter.value;
-  if (!ready) {
-    load();
-    return escapeHtml(code);
-  }
-  if (!ready.getLanguage(known)) return escapeHtml(code);
-  return ready.highlight(code, { language: known, ignoreIllegals: true }).value;
+  if (!hljs) load('common');
+  else if (rare.has(known) && !hljs.getLanguage(known)) load('rare');
+  if (!hljs?.getLanguage(known)) return escapeHtml(code);
+  return hljs.highlight(code, { language: known, ignoreIllegals: true }).value;
 }
 
 /** The language a path's ending suggests; empty when none. */
 export function languageOf(path: string): string {
   const name = path.split('/').at(-1) ?? '';
   const ending = /\.([A-Za-z0-9]+)$/.exec(name)?.[1]?.toLowerCase() ?? '';
-  return /^(bash|c|cc|cpp|css|diff|go|h|html|js|json|jsx|mjs|patch|py|rs|sh|sql|svg|ts|tsx|xml|yaml|yml)$/.test(ending)
+  return /^(bash|c|cc|cpp|css|diff|go|h|html|java|js|json|jsx|mjs|patch|py|rs|sh|sql|svg|ts|tsx|xml|yaml|yml)$/.test(ending)
     ? ending
     : '';
 }
 
-function load(): void {
-  if (asked) return;
-  asked = true;
-  import('./languages').then(
-    (module) => (highlighter.value = module.default),
-    () => (asked = false),
+function load(what: 'common' | 'rare'): void {
+  if (asked.has(what)) return;
+  asked.add(what);
+  const loading =
+    what === 'common'
+      ? import('./languages').then((module) => (hljs = module.default))
+      : import('./rarer').then((module) => module.register(hljs!));
+  loading.then(
+    () => coloursVersion.value++,
+    () => asked.delete(what),
   );
 }

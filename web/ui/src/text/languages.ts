@@ -1,22 +1,17 @@
-// The highlighter and the few languages agents write most. A chunk of its own:
-// it is fetched when the first code appears.
+// The highlighter with the languages agents write most. A chunk of its own,
+// fetched when the first code appears; the rarer ones follow in rarer.ts.
 
 import hljs from 'highlight.js/lib/core';
 import bash from 'highlight.js/lib/languages/bash';
-import c from 'highlight.js/lib/languages/c';
-import css from 'highlight.js/lib/languages/css';
 import diff from 'highlight.js/lib/languages/diff';
 import go from 'highlight.js/lib/languages/go';
-import javascript from 'highlight.js/lib/languages/javascript';
 import json from 'highlight.js/lib/languages/json';
 import python from 'highlight.js/lib/languages/python';
-import rust from 'highlight.js/lib/languages/rust';
-import sql from 'highlight.js/lib/languages/sql';
 import typescript from 'highlight.js/lib/languages/typescript';
 import xml from 'highlight.js/lib/languages/xml';
 import yaml from 'highlight.js/lib/languages/yaml';
 
-const languages = { bash, c, css, diff, go, javascript, json, python, rust, sql, typescript, xml, yaml };
+const languages = { bash, diff, go, json, python, typescript, xml, yaml };
 for (const [name, language] of Object.entries(languages)) hljs.registerLanguage(name, language);
 
 export default hljs;

@@ -2,7 +2,7 @@
 // links, since nothing remote is loaded; links keep only http, https, mailto.
 
 import { Marked, type Token, type Tokens, type TokensList } from 'marked';
-import { highlight } from './highlight';
+import { coloursVersion, highlight } from './highlight';
 import { escapeHtml, sanitise } from './sanitise';
 
 const marked = new Marked({
@@ -35,7 +35,26 @@ export function pieces(text: string): Piece[] {
   return tokens.filter((t) => t.type !== 'space' && t.type !== 'def').map((token) => ({ raw: token.raw, token }));
 }
 
+/** Rows leave the document and come back as the reader scrolls; their HTML is kept. */
+const kept = new Map<string, string>();
+const keptBlocks = 400;
+let keptFor = -1;
+
 /** Safe HTML of one block. */
 export function render(piece: Piece): string {
-  return sanitise(marked.parser([piece.token]));
+  const colours = coloursVersion.value;
+  if (keptFor !== colours) {
+    kept.clear();
+    keptFor = colours;
+  }
+  const key = `${piece.token.type}\n${piece.raw}`;
+  const known = kept.get(key);
+  if (known !== undefined) return known;
+  const html = sanitise(marked.parser([piece.token]));
+  // Link definitions elsewhere in the text may decide what this block says.
+  if (!/\]/.test(piece.raw)) {
+    kept.set(key, html);
+    if (kept.size > keptBlocks) kept.delete(kept.keys().next().value!);
+  }
+  return html;
 }

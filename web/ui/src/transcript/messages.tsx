@@ -122,7 +122,7 @@ function Meta(props: { name: string; time: number; session: string; seq: number;
 
 export function Notice({ item }: { item: NoticeItem }) {
   const text = strings.notice[item.what] ?? item.what;
-  const advice = item.code ? strings.advice[item.code.toLowerCase().replaceAll('_', '-')] : undefined;
+  const advice = item.code && item.what !== 'retry' ? strings.advice[item.code.toLowerCase().replaceAll('_', '-')] : undefined;
   const inline = item.what === 'preset' || item.what === 'sandbox-mode' || item.what === 'approval-policy';
   return (
     <div class={`notice notice--${item.tone}`} role={item.tone === 'error' ? 'alert' : undefined}>

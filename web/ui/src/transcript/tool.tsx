@@ -86,7 +86,7 @@ function State({ call, state, outcome }: { call: Call; state: string; outcome: O
       {outcome.timedOut && <Badge tone="warn">{strings.tool.timeout}</Badge>}
       {outcome.signal && <Badge tone="error">{strings.tool.signal(outcome.signal)}</Badge>}
       {outcome.exit !== undefined && <Badge tone={outcome.exit === 0 ? 'good' : 'error'}>{strings.tool.exit(outcome.exit)}</Badge>}
-      {took !== undefined && <span class="tool__time">{duration(took)}</span>}
+      {took !== undefined && (took >= 1000 || outcome.ms !== undefined) && <span class="tool__time">{duration(took)}</span>}
     </>
   );
 }
