@@ -18,7 +18,7 @@ import (
 //   - Line 2 starts with a plain simple command, since after an unterminated quote bash 5.2 doesn't recognise a reserved word there.
 
 // setupLine is the first line of every shell. It makes no sound: the prompts are empty in the environment already.
-const setupLine = `\builtin export -n PS1 PS2; \builtin unset -v HISTFILE PROMPT_COMMAND PS0 TMOUT; \builtin set +o history +H` + "\n"
+const setupLine = `\builtin export -n PS1 PS2; \builtin unset -v HISTFILE PROMPT_COMMAND PS0 TMOUT; \builtin set +o history +H; \builtin history -c` + "\n"
 
 // tidy is what no command may leave behind for the driver: options that would end or show it, prompts that would print, a clock that would end
 // an idle shell.

@@ -26,58 +26,49 @@ func (r *ring) write(p []byte) {
 		r.pieces, r.start, r.end = nil, r.end+int64(over), r.end+int64(over)
 		p = p[over:]
 	}
-	r.end += int64(len(p))
 	for len(p) > 0 {
-		last := len(r.pieces) - 1
-		if last < 0 || len(r.pieces[last]) == pieceSize {
+		if n := len(r.pieces); n == 0 || len(r.pieces[n-1]) == pieceSize {
 			r.pieces = append(r.pieces, r.pieceLocked(len(p)))
-			last++
 		}
-		piece := r.pieces[last]
-		n := min(pieceSize-len(piece), len(p))
-		r.pieces[last] = append(piece, p[:n]...)
+		last := &r.pieces[len(r.pieces)-1]
+		n := min(pieceSize-len(*last), len(p))
+		*last = append(*last, p[:n]...)
+		r.end += int64(n)
 		p = p[n:]
 	}
 	r.trimLocked()
 	r.tellLocked()
 }
 
-// pieceLocked returns an empty piece: the oldest one again when that is over the limit anyway.
+// pieceLocked returns an empty piece: the oldest one again when the ring does without it.
 func (r *ring) pieceLocked(need int) []byte {
-	if len(r.pieces) > 1 && r.lenLocked() > r.limit {
-		p := r.pieces[0]
-		r.start += int64(len(p))
-		copy(r.pieces, r.pieces[1:])
-		r.pieces = r.pieces[:len(r.pieces)-1]
-		return p[:0]
-	}
-	if len(r.pieces) == 0 && need < pieceSize {
+	if len(r.pieces) == 0 {
 		return make([]byte, 0, min(pieceSize, max(need, 256))) // a first piece grows by append
+	}
+	if p := r.pieces[0]; cap(p) == pieceSize && r.end-r.start-int64(len(p)) >= int64(r.limit) {
+		r.dropLocked(1)
+		return p[:0]
 	}
 	return make([]byte, 0, pieceSize)
 }
 
-func (r *ring) lenLocked() int {
-	n := 0
-	for _, p := range r.pieces {
-		n += len(p)
-	}
-	return n
-}
-
 func (r *ring) trimLocked() {
-	n := r.lenLocked()
-	drop := 0
-	for drop < len(r.pieces)-1 && n-len(r.pieces[drop]) >= r.limit {
-		n -= len(r.pieces[drop])
-		r.start += int64(len(r.pieces[drop]))
+	n, drop := r.end-r.start, 0
+	for drop < len(r.pieces)-1 && n-int64(len(r.pieces[drop])) >= int64(r.limit) {
+		n -= int64(len(r.pieces[drop]))
 		drop++
 	}
-	if drop > 0 {
-		kept := copy(r.pieces, r.pieces[drop:])
-		clear(r.pieces[kept:])
-		r.pieces = r.pieces[:kept]
+	r.dropLocked(drop)
+}
+
+// dropLocked forgets the oldest pieces.
+func (r *ring) dropLocked(count int) {
+	for _, p := range r.pieces[:count] {
+		r.start += int64(len(p))
 	}
+	kept := copy(r.pieces, r.pieces[count:])
+	clear(r.pieces[kept:])
+	r.pieces = r.pieces[:kept]
 }
 
 func (r *ring) tellLocked() {

@@ -123,6 +123,7 @@ type Fresh struct {
 	Died     *Death // the one before had died between calls
 	Lost     bool   // the one before no longer answered, or had become another program, between calls; it was killed
 	Restored bool   // directory and exported variables were brought back
+	Dir      string // where it started
 	DirGone  string // the directory that should have been restored, or started in, and is no more; the nearest parent was taken
 }
 

@@ -218,6 +218,7 @@ func (t *Terminals) start(ctx context.Context, c *call, fresh *Fresh) (*shell, e
 			c.out.Fresh = fresh
 		}
 	}
+	fresh.Dir = dir
 	if dir != filepath.Clean(want) {
 		fresh.DirGone = want
 	}
