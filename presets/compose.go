@@ -156,12 +156,7 @@ func (z resolver) merge(doc *document, chain []string) (rows []*row, warnings []
 func build(d rowDoc, base []*row, depth int) (*row, error) {
 	r := &row{id: d.ID, use: d.Use, os: d.OS, isolate: d.Isolate, group: d.Rows != nil}
 	if !d.ID.given() {
-		for _, v := range []value{d.Use, d.With} {
-			if v.given() {
-				return nil, v.problem("the row has no id")
-			}
-		}
-		return nil, errNoID
+		return nil, d.at.problem("the row has no id")
 	}
 	if id, err := d.ID.text(); err != nil {
 		return nil, err
@@ -279,8 +274,6 @@ func (z resolver) fits(r *row) error {
 	return nil
 }
 
-var errNoID = errors.New("a row has no id")
-
 // Rows returns the rows for people and programs. It is a copy.
 func (c *Composition) Rows() []Row { return show(c.rows) }
 
@@ -385,7 +378,7 @@ func decodeOn(goos string, data []byte) (*Composition, error) {
 // doc is r as if it had been read from a file.
 func (r Row) doc(file string) rowDoc {
 	text := func(s string) value { return value{nodeOf(s), file} }
-	d := rowDoc{ID: text(r.ID)}
+	d := rowDoc{ID: text(r.ID), at: text(r.ID)}
 	if r.Use != "" {
 		d.Use = text(r.Use)
 	}

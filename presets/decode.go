@@ -121,6 +121,9 @@ func (v value) into(target reflect.Value) error {
 	}
 	switch target.Kind() {
 	case reflect.Struct:
+		if p, ok := target.Addr().Interface().(interface{ standsAt(value) }); ok {
+			p.standsAt(v)
+		}
 		entries, err := v.entries()
 		if err != nil {
 			return err

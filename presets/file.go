@@ -3,6 +3,7 @@ package presets
 import (
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -41,7 +42,11 @@ type rowDoc struct {
 	Isolate []value  `yaml:"isolate"`
 	With    value    `yaml:"with"`
 	Rows    []rowDoc `yaml:"rows"`
+
+	at value // the whole row
 }
+
+func (d *rowDoc) standsAt(v value) { d.at = v }
 
 func (v value) given() bool { return v.Node != nil }
 
@@ -75,8 +80,8 @@ func parse(file string, data []byte) (*document, error) {
 		return nil, at(1, 1, "the file is empty; the least it needs is version: %d", Version)
 	}
 	var second yaml.Node
-	if dec.Decode(&second) == nil {
-		return nil, at(second.Line, max(second.Column, 1), "a second document begins here; a preset is one document")
+	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
+		return nil, at(max(second.Line, 1), max(second.Column, 1), "a second document begins here; a preset is one document")
 	}
 	top := value{root.Content[0], file}
 	if err := plain(top, 0); err != nil {
