@@ -253,7 +253,7 @@ function route(host, method, path, query, body, answer, fail) {
       host.presets.push({ ...host.presets.find((p) => p.id === body.from), id: body.id, name: body.id, origin: 'user', default: false, text: 'version: 1\nextends: minimal\n' });
       return answer(201, { id: body.id });
     case 'POST presets/*':
-      return answer(200, /rowz/.test(body.text) ? { ok: false, errors: [{ line: 3, column: 5, message: 'unknown key "rowz"' }] } : { ok: true });
+      return answer(200, /rowz/.test(body.text) ? { problem: { line: 3, column: 5, message: 'unknown key "rowz"' } } : {});
     case 'PUT presets/*':
       host.presets.find((p) => p.id === path[1]).text = body.text;
       return answer(200, {});
@@ -292,7 +292,7 @@ function route(host, method, path, query, body, answer, fail) {
         session.title = body.title;
         session.append('session/title', { title: body.title });
       }
-      if (body.preset) session.append('agent-preset/selected', { preset: session.preset });
+      if (body.preset) session.append('agent-preset/selected', { agentPreset: session.preset });
       if (body.archived !== undefined) session.archived = body.archived;
       host.changed(session);
       return answer(200, session.view());

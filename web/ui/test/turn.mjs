@@ -67,7 +67,7 @@ export async function playTurn(session, message, delay) {
       await run(step, tool);
     },
     async (step) => {
-      const tool = await call(step, 'bash', { command: 'for i in 1 2 3; do\n  echo "line $i"\ndone\nexit_with() { return 3; }; exit_with' }, ['line 1\n', 'line 2\n', 'line 3\n', '[exit code: 3]\n'], { exitCode: 3, leftOver: [{ pid: 4242, command: 'python3 -m http.server', port: 8000 }] });
+      const tool = await call(step, 'bash', { command: 'for i in 1 2 3; do\n  echo "line $i"\ndone\nexit_with() { return 3; }; exit_with' }, ['line 1\n', 'line 2\n', 'line 3\n', '[exit code: 3]\n'], { exitCode: 3, leftOver: [{ pid: 4242, command: 'python3 -m http.server', ports: [8000] }] });
       finish(step, [{ type: 'tool-call', id: tool.id, name: tool.name, arguments: tool.raw }]);
       await run(step, tool);
     },

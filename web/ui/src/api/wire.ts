@@ -49,11 +49,8 @@ export interface ModelRef {
 
 export interface QueuedMessage {
   id: string;
-  content?: Block[] | string;
-  text?: string;
+  content: Block[] | string;
   placement?: string;
-  target?: string;
-  message?: Message;
 }
 
 export interface Session {
@@ -72,9 +69,9 @@ export interface Session {
   updatedAt?: string | number;
   lastSeq?: number;
   usage?: Usage;
-  pendingApprovals?: number | unknown[];
-  queue?: QueuedMessage[] | number;
-  parent?: string | { id: string };
+  pendingApprovals?: number;
+  queue?: QueuedMessage[];
+  parent?: string;
   damage?: string;
   sandboxMode?: string;
   approvalPolicy?: string;
@@ -111,23 +108,20 @@ export interface PresetDetail extends PresetSummary {
   text?: string;
   rows?: PresetRow[];
   prompt?: string;
-  system?: string;
-  tools?: (ToolSchema | string)[];
+  promptHash?: string;
+  tokens?: number;
+  tools?: ToolSchema[];
 }
 
 export interface CheckResult {
-  ok?: boolean;
-  error?: string;
-  errors?: (string | { message: string; line?: number; column?: number })[];
-  broken?: string;
+  problem?: { message: string; file?: string; line?: number; column?: number };
   prompt?: string;
-  system?: string;
-  hash?: string;
-  tools?: (ToolSchema | string)[];
+  promptHash?: string;
+  tokens?: number;
+  tools?: ToolSchema[];
 }
 
-export interface ModelRoute extends Partial<ModelRef> {
-  id?: string;
+export interface ModelRoute extends ModelRef {
   name?: string;
   hasKey?: boolean;
   demo?: boolean;
@@ -148,11 +142,11 @@ export interface Directory {
 }
 
 export interface Workspaces {
-  path?: string;
+  path: string;
   parent?: string;
-  entries?: (Directory | string)[];
-  directories?: (Directory | string)[];
-  recent?: (string | { path: string })[];
+  entries: Directory[];
+  truncated?: boolean;
+  recent: string[];
 }
 
 export interface HostInfo {
@@ -176,7 +170,6 @@ export interface Approval {
   argsHash?: string;
   cwd?: string;
   reason?: string;
-  why?: string;
   leaves?: string;
   status?: string;
 }

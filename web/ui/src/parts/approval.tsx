@@ -53,7 +53,7 @@ function Head({ asked, children }: { asked: Approval; children: preact.Component
 }
 
 function Facts({ asked }: { asked: Approval }) {
-  const why = asked.reason ?? asked.why ?? asked.leaves;
+  const why = [asked.reason, asked.leaves].filter(Boolean).join(' · ');
   return (
     <dl class="approval__facts">
       <dt>{strings.approvals.arguments}</dt>
@@ -144,14 +144,15 @@ function Answer({ asked }: { asked: Approval }) {
 function fromEvent(item: ApprovalItem, session: string): Approval {
   const text = (name: string) => (typeof item.data[name] === 'string' ? (item.data[name] as string) : undefined);
   const fields = {
-    callId: text('callId') ?? text('call'),
+    callId: text('callId'),
     tool: text('tool'),
-    argsHash: text('argsHash') ?? text('argumentHash'),
+    argsHash: text('argsHash'),
     reason: text('reason'),
+    leaves: text('leaves'),
     cwd: text('cwd'),
   };
   const known = Object.fromEntries(Object.entries(fields).filter(([, v]) => v !== undefined));
-  return { id: item.id, session, arguments: item.data['arguments'] ?? item.data['args'], ...known };
+  return { id: item.id, session, arguments: item.data['arguments'], ...known };
 }
 
 function argumentText(value: unknown): string {

@@ -1,13 +1,13 @@
 // The model picker. The list is advice: a host may know no list at all.
 
 import { useId } from 'preact/hooks';
-import type { ModelRef, ModelRoute } from '../api/wire';
+import type { ModelRef } from '../api/wire';
 import { models } from '../store/app';
 import { strings } from '../strings';
 
 export function ModelSelect({ value, onChange }: { value: ModelRef | null; onChange: (model: ModelRef | null) => void }) {
   const id = useId();
-  const list = models.value.map(asRef).filter((m): m is ModelRef & { route: ModelRoute } => m !== null);
+  const list = models.value;
   if (list.length === 0) return null;
   const text = strings.newSession;
   const key = (m: ModelRef) => `${m.provider}/${m.model}`;
@@ -25,17 +25,12 @@ export function ModelSelect({ value, onChange }: { value: ModelRef | null; onCha
         <option value="">{text.defaultModel}</option>
         {list.map((m) => (
           <option key={key(m)} value={key(m)}>
-            {m.route.name && m.route.name !== m.model ? `${m.route.name} — ` : ''}
+            {m.name && m.name !== m.model ? `${m.name} — ` : ''}
             {key(m)}
-            {m.route.hasKey === false ? ` (${text.noKey})` : ''}
+            {m.hasKey === false ? ` (${text.noKey})` : ''}
           </option>
         ))}
       </select>
     </div>
   );
-}
-
-function asRef(route: ModelRoute): (ModelRef & { route: ModelRoute }) | null {
-  const model = route.model ?? route.id;
-  return route.provider && model ? { provider: route.provider, model, route } : null;
 }

@@ -1,7 +1,7 @@
 // The preset picker, and what a preset mounts.
 
 import { useEffect, useId, useState } from 'preact/hooks';
-import type { PresetDetail, PresetRow, PresetSummary, ToolSchema } from '../api/wire';
+import type { PresetDetail, PresetRow, PresetSummary } from '../api/wire';
 import { api } from '../store/app';
 import { strings } from '../strings';
 import { Badge } from './controls';
@@ -58,7 +58,7 @@ export function FullAccess({ preset }: { preset: Pick<PresetSummary, 'id' | 'ful
 
 function Mounts({ id }: { id: string }) {
   const detail = usePreset(id);
-  const parts = detail ? (detail.tools?.map(toolName) ?? mounts(detail.rows)) : [];
+  const parts = detail ? (detail.tools?.map((tool) => tool.name) ?? mounts(detail.rows)) : [];
   if (parts.length === 0) return null;
   return (
     <span class="preset__mounts">
@@ -94,10 +94,6 @@ export function usePreset(id: string | null): PresetDetail | null {
     };
   }, [id]);
   return detail;
-}
-
-export function toolName(tool: ToolSchema | string): string {
-  return typeof tool === 'string' ? tool : tool.name;
 }
 
 export function mounts(rows: readonly PresetRow[] | undefined): string[] {

@@ -1,7 +1,7 @@
 // Walks the host's directories to choose one.
 
 import { useEffect, useState } from 'preact/hooks';
-import type { Directory, Workspaces } from '../api/wire';
+import type { Workspaces } from '../api/wire';
 import { Button, Spinner } from '../parts/controls';
 import { Dialog } from '../parts/dialog';
 import { Icon } from '../parts/icon';
@@ -18,7 +18,7 @@ export function BrowseDialog(props: { from: string; onChoose: (path: string) => 
     let current = true;
     const load = async () => {
       try {
-        const answer = await api.get<Workspaces>(`workspaces?path=${encodeURIComponent(path || '/')}`);
+        const answer = await api.get<Workspaces>(`workspaces${path ? `?path=${encodeURIComponent(path)}` : ''}`);
         if (!current) return;
         setListing(answer);
         setProblem('');
@@ -36,8 +36,8 @@ export function BrowseDialog(props: { from: string; onChoose: (path: string) => 
   }, [path]);
 
   const here = listing?.path ?? path ?? '/';
-  const entries = (listing?.entries ?? listing?.directories ?? []).map((e) => asDirectory(e, here));
-  const parent = listing?.parent ?? (here !== '/' ? here.replace(/\/[^/]*\/?$/, '') || '/' : undefined);
+  const entries = listing?.entries ?? [];
+  const parent = listing?.parent;
   return (
     <Dialog title={text.title} onClose={props.onClose}>
       <p class="browse__path mono">{here}</p>
@@ -68,10 +68,4 @@ export function BrowseDialog(props: { from: string; onChoose: (path: string) => 
       </footer>
     </Dialog>
   );
-}
-
-function asDirectory(entry: Directory | string, parent: string): Directory {
-  if (typeof entry !== 'string') return entry;
-  const name = entry.split('/').filter(Boolean).at(-1) ?? entry;
-  return { name, path: entry.startsWith('/') ? entry : `${parent.replace(/\/$/, '')}/${entry}` };
 }

@@ -24,7 +24,7 @@ export function SessionHeader(props: { session: OpenSession; panel: Panel | null
   const model = session.transcript.value.model ?? info?.model;
   const usage = session.info.value?.usage ?? session.transcript.value.usage;
   const tokens = (usage.inputTokens ?? 0) + (usage.cacheReadTokens ?? 0);
-  const parent = typeof info?.parent === 'string' ? info.parent : info?.parent?.id;
+  const parent = info?.parent;
   const exportAs = (format: string) =>
     void download(session.path(`/export?format=${format}`), `${session.id}.${format === 'jsonl' || format === 'openai' ? 'jsonl' : format === 'atif' ? 'json' : 'bundle'}`);
 
@@ -145,7 +145,7 @@ function PresetLabel({ session }: { session: OpenSession }) {
   const preset = session.transcript.value.preset ?? info?.preset;
   if (!preset) return null;
   const listed = presets.value.find((p) => p.id === preset.id);
-  const name = preset.name ?? listed?.name ?? preset.id;
+  const name = listed?.name ?? preset.id;
   const blank = info?.blank === true && session.transcript.value.turn === 'unknown' && session.queue.value.length === 0;
   return (
     <span class="header__preset">

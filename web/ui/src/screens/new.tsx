@@ -148,7 +148,7 @@ function useRecent(): string[] {
   useEffect(() => {
     let current = true;
     api.get<Workspaces>('workspaces').then(
-      (w) => current && setTold((w.recent ?? []).map((r) => (typeof r === 'string' ? r : r.path))),
+      (w) => current && setTold(w.recent),
       () => undefined,
     );
     return () => {

@@ -6,7 +6,7 @@ import type { CheckResult, PresetDetail, PresetSummary } from '../api/wire';
 import { CodeView } from '../parts/code';
 import { Badge, Button, Spinner } from '../parts/controls';
 import { Dialog } from '../parts/dialog';
-import { forgetPreset, FullAccess, toolName, usePreset } from '../parts/presets';
+import { forgetPreset, FullAccess, usePreset } from '../parts/presets';
 import { api, attempt, loadPresets, missing, presets, say } from '../store/app';
 import { fragmentOf, navigate } from '../store/route';
 import { strings } from '../strings';
@@ -85,10 +85,10 @@ function PresetView({ preset }: { preset: PresetSummary }) {
       ) : (
         <>
           <Source key={`${preset.id}-${version}`} preset={preset} detail={detail} editable={mine} onSaved={() => setVersion(version + 1)} />
-          {(detail.prompt ?? detail.system) !== undefined && (
+          {detail.prompt !== undefined && !preset.broken && (
             <>
               <h3>{text.systemText}</h3>
-              <pre class="plain plain--boxed" tabIndex={0}>{detail.prompt ?? detail.system}</pre>
+              <pre class="plain plain--boxed" tabIndex={0}>{detail.prompt}</pre>
             </>
           )}
           {detail.tools && detail.tools.length > 0 && (
@@ -96,7 +96,7 @@ function PresetView({ preset }: { preset: PresetSummary }) {
               <h3>{text.tools}</h3>
               <p class="chips">
                 {detail.tools.map((t) => (
-                  <code key={toolName(t)}>{toolName(t)}</code>
+                  <code key={t.name}>{t.name}</code>
                 ))}
               </p>
             </>
@@ -198,11 +198,10 @@ function useCheck(draft: string, active: boolean): { problems: string[] } | null
 }
 
 function problemsOf(answer: CheckResult): string[] {
-  const listed = (answer.errors ?? []).map((e) =>
-    typeof e === 'string' ? e : `${e.line ? `${e.line}${e.column ? `:${e.column}` : ''}: ` : ''}${e.message}`,
-  );
-  const single = answer.error ?? answer.broken;
-  return single && !listed.includes(single) ? [single, ...listed] : listed;
+  const { problem } = answer;
+  if (!problem) return [];
+  const place = problem.line ? `${problem.line}${problem.column ? `:${problem.column}` : ''}: ` : '';
+  return [place + problem.message];
 }
 
 function CopyDialog({ from, onClose }: { from: string; onClose: () => void }) {

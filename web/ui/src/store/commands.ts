@@ -91,11 +91,9 @@ export async function download(path: string, name: string): Promise<void> {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** The id and text of a queued message, whichever form the host gives it in. */
+/** A queued message as the composer shows it. */
 export function queuedText(entry: QueuedMessage): { id: string; text: string; placement: string } {
-  const content = entry.content ?? entry.message?.content ?? entry.text ?? '';
-  const target = entry.placement ?? (entry.target === 'next-step' ? 'steer' : 'queue');
-  return { id: entry.message?.id ?? entry.id, text: plainText(blocksOf(content)), placement: target };
+  return { id: entry.id, text: plainText(blocksOf(entry.content)), placement: entry.placement ?? 'queue' };
 }
 
 function newId(): string {

@@ -18,8 +18,10 @@ export function applyFeed(feed: Feed, frame: FeedFrame, first: boolean): Feed {
     sessions.set(session.id, { ...feed.sessions.get(session.id), ...session });
   }
   for (const id of frame.removed ?? []) sessions.delete(id);
-  // Pending approvals come as a whole whenever they change.
-  const approvals = frame.approvals ? new Map(frame.approvals.map((a) => [a.id, a])) : first ? new Map() : feed.approvals;
+  // A frame holds all that is pending in the sessions it names.
+  const named = new Set([...(frame.sessions ?? []).map((s) => s.id), ...(frame.removed ?? [])]);
+  const approvals = new Map(first ? [] : [...feed.approvals].filter(([, a]) => !named.has(a.session)));
+  for (const approval of frame.approvals ?? []) approvals.set(approval.id, approval);
   return { sessions, approvals };
 }
 

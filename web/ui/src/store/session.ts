@@ -72,11 +72,9 @@ export class OpenSession {
   adopt(info: Session): void {
     batch(() => {
       this.info.value = info;
-      if (Array.isArray(info.queue)) {
-        this.queue.value = info.queue;
-        const known = new Set(info.queue.map((q) => q.message?.id ?? q.id));
-        this.pending.value = this.pending.value.filter((p) => !known.has(p.id));
-      }
+      this.queue.value = info.queue ?? [];
+      const known = new Set(this.queue.value.map((q) => q.id));
+      this.pending.value = this.pending.value.filter((p) => p.error || !known.has(p.id));
     });
   }
 

@@ -55,8 +55,10 @@ export function applyLive(live: Live, frame: LiveFrame): Live {
         text: '',
         bytes: 0,
       };
-      const others = live.blocks.filter((b) => b.block !== frame.block && !b.stale);
-      return { ...live, blocks: [...others, fresh] };
+      // Announced again, with a name it did not have before: it begins again, in its place.
+      const blocks = live.blocks.filter((b) => !b.stale);
+      const at = blocks.findIndex((b) => b.block === frame.block);
+      return { ...live, blocks: at < 0 ? [...blocks, fresh] : blocks.with(at, fresh) };
     }
     case 'delta': {
       const at = live.blocks.findIndex((b) => b.block === frame.block);

@@ -23,7 +23,7 @@ interface Pen {
 const plain: Pen = { fg: '', bg: '', bold: false, dim: false, italic: false, underline: false, inverse: false };
 
 // CSI, then OSC and the other strings (to BEL or ST, or cut off at the end), then two-byte escapes.
-const escapes = /\x1b\[([0-?]*)[ -/]*([@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)|\x1b[ -/]*[0-~]|\x1b\[?[0-?]*$/g;
+const escapes = /\x1b\[([0-?]*)[ -/]*([@-~])|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)|\x1b[ -/]*[0-OQ-WYZ\\`a-~]|\x1b\[?[0-?]*$/g;
 
 export function ansiLines(text: string): Line[] {
   const lines: Line[] = [];

@@ -10,6 +10,8 @@ const settings = {
   ],
   ALLOWED_ATTR: ['href', 'class', 'align', 'start', 'type', 'checked', 'disabled', 'title', 'data-lang', 'tabindex', 'target', 'rel'],
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
+  // Only href holds an address; the pattern above would refuse the others' values.
+  ADD_URI_SAFE_ATTR: ['align', 'start', 'type', 'data-lang', 'tabindex', 'target', 'rel'],
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
   RETURN_TRUSTED_TYPE: true,

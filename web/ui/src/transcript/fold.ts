@@ -137,7 +137,7 @@ function step(draft: Draft, event: LogEvent): void {
       const reason = (data['reason'] ?? {}) as Record<string, unknown>;
       const kind = text(reason['kind']) ?? 'completed';
       if (kind === 'completed') return;
-      const by = text(reason['by'] ?? reason['cause']);
+      const by = text(reason['by']);
       const what = kind === 'aborted' && by ? `aborted-${by}` : kind;
       const tone = kind === 'error' || kind === 'context-full' ? 'error' : kind === 'aborted' ? 'info' : 'warn';
       return notice(tone, what, { detail: reason['message'], code: reason['code'] });
@@ -158,10 +158,9 @@ function step(draft: Draft, event: LogEvent): void {
     case 'session/title':
       return set({ title: text(data['title']) ?? '' });
     case 'agent-preset/selected': {
-      const chosen = (data['preset'] ?? data) as Record<string, unknown>;
-      const id = text(chosen['id'] ?? chosen['preset'] ?? data['preset']);
-      if (id) set({ preset: { id, ...defined({ name: text(chosen['name']) }) } });
-      return notice('info', 'preset', { detail: text(chosen['name']) ?? id });
+      const id = text((data['agentPreset'] as Record<string, unknown> | undefined)?.['id']);
+      if (id) set({ preset: { id } });
+      return notice('info', 'preset', { detail: id });
     }
     case 'agent/inbox/spliced':
       return set({ inboxChanges: draft.state.inboxChanges + 1 });
@@ -181,9 +180,9 @@ function step(draft: Draft, event: LogEvent): void {
       return;
     }
     case 'todo/write': {
-      const list = (data['todos'] ?? data['items'] ?? []) as Record<string, unknown>[];
+      const list = (data['items'] ?? []) as Record<string, unknown>[];
       const entries = list.map((t) => ({
-        text: text(t['text'] ?? t['content'] ?? t['title']) ?? '',
+        text: text(t['content']) ?? '',
         status: text(t['status']) ?? 'pending',
       }));
       draft.items.push({ kind: 'todo', key: `d${seq}`, seq, time, entries });
@@ -194,9 +193,9 @@ function step(draft: Draft, event: LogEvent): void {
     case 'approval/policy':
       return notice('info', 'approval-policy', { detail: data['policy'] });
     case 'compaction/summary':
-      return notice('info', 'compaction', { detail: data['summary'] ?? data['text'] });
+      return notice('info', 'compaction', { detail: plainText(blocksOf((data['message'] as Message | undefined)?.content)) });
     case 'shell/reset':
-      return notice('info', 'shell-reset', { detail: data['reason'] });
+      return notice('info', 'shell-reset', { detail: data['note'] ?? data['cause'] });
     case 'shell/taken':
       return notice('info', 'shell-taken');
     case 'agent/evicted':

@@ -73,7 +73,7 @@ export interface Transcript {
   /** Whether a turn is open, as far as the events seen so far tell. */
   readonly turn: 'open' | 'closed' | 'unknown';
   readonly title?: string;
-  readonly preset?: { id: string; name?: string };
+  readonly preset?: { id: string };
   readonly model?: { provider: string; model: string };
   readonly usage: Required<Pick<Usage, 'inputTokens' | 'outputTokens' | 'cacheReadTokens'>>;
   /** The newest message that is durable, as turn and step. */

@@ -4,15 +4,16 @@
 import type { ToolItem } from './items';
 
 export interface LeftOverProcess {
-  readonly pid: number | string;
+  readonly pid: number;
   readonly command: string;
-  readonly port?: number | string;
+  readonly ports?: string;
 }
 
 export interface Outcome {
   readonly exit?: number;
   readonly signal?: string;
   readonly timedOut: boolean;
+  readonly cancelled: boolean;
   readonly ms?: number;
   readonly leftOver: readonly LeftOverProcess[];
   /** The text without the line that the exit badge repeats. */
@@ -27,15 +28,18 @@ export function readOutcome(item: ToolItem | undefined): Outcome {
   const meta = item?.meta ?? {};
   const line = exitLine.exec(text);
   const isShell = item !== undefined && /^(bash|shell|exec|run)/.test(item.name);
-  const exit = number(meta['exitCode']) ?? number(meta['exit']) ?? (line ? Number(line[1]) : undefined);
+  const exit = number(meta['exitCode']) ?? (line ? Number(line[1]) : undefined);
+  // Without metadata, a shell that says nothing of an exit code means 0.
+  const silent = isShell && item.meta === undefined && item.state === 'done' && !/^\[shell /m.test(text);
   const signal = typeof meta['signal'] === 'string' && meta['signal'] ? meta['signal'] : isShell ? signalLine.exec(text)?.[1] : undefined;
-  const ms = number(meta['durationMs']) ?? number(meta['elapsedMs']);
+  const ms = number(meta['durationMs']);
   return {
-    ...(exit !== undefined ? { exit } : isShell && item.state === 'done' && !signal && !/^\[shell /m.test(text) && meta['timedOut'] !== true ? { exit: 0 } : {}),
+    ...(exit !== undefined ? { exit } : silent ? { exit: 0 } : {}),
     ...(signal ? { signal } : {}),
     ...(ms !== undefined ? { ms } : {}),
-    timedOut: meta['timedOut'] === true || meta['timeout'] === true,
-    leftOver: processes(meta['leftOver'] ?? meta['leftover'] ?? meta['processes'] ?? meta['background']),
+    timedOut: meta['timedOut'] === true,
+    cancelled: meta['cancelled'] === true,
+    leftOver: processes(meta['leftOver']),
     output: line ? text.slice(0, line.index) : text,
   };
 }
@@ -45,12 +49,8 @@ function processes(value: unknown): LeftOverProcess[] {
   return value
     .filter((p): p is Record<string, unknown> => p !== null && typeof p === 'object')
     .map((p) => {
-      const ports = p['port'] ?? (Array.isArray(p['ports']) ? p['ports'].join(', ') : undefined);
-      return {
-        pid: (p['pid'] as number | string | undefined) ?? '?',
-        command: String(p['command'] ?? p['cmd'] ?? ''),
-        ...(ports ? { port: ports as number | string } : {}),
-      };
+      const ports = Array.isArray(p['ports']) ? p['ports'].join(', ') : '';
+      return { pid: Number(p['pid']), command: String(p['command'] ?? ''), ...(ports ? { ports } : {}) };
     });
 }
 

@@ -84,6 +84,7 @@ function State({ call, state, outcome }: { call: Call; state: string; outcome: O
       {state === 'lost' && <Badge tone="warn">{strings.tool.lost}</Badge>}
       {state === 'failed' && <Badge tone="error" title={item?.error?.code}>{strings.tool.failed}</Badge>}
       {outcome.timedOut && <Badge tone="warn">{strings.tool.timeout}</Badge>}
+      {outcome.cancelled && <Badge tone="warn">{strings.tool.cancelled}</Badge>}
       {outcome.signal && <Badge tone="error">{strings.tool.signal(outcome.signal)}</Badge>}
       {outcome.exit !== undefined && <Badge tone={outcome.exit === 0 ? 'good' : 'error'}>{strings.tool.exit(outcome.exit)}</Badge>}
       {took !== undefined && (took >= 1000 || outcome.ms !== undefined) && <span class="tool__time">{duration(took)}</span>}
@@ -142,17 +143,24 @@ function editorFace(call: Call, path: string): Face {
     case 'create':
       return { ...base, icon: 'file', body: (c) => <CreateBody call={c} path={path} /> };
     case 'str_replace':
-      return { ...base, verb: 'edit', icon: 'edit', body: (c) => <EditBody call={c} /> };
+      return { ...base, ...changed(call), verb: 'edit', icon: 'edit', body: (c) => <EditBody call={c} /> };
     case 'insert': {
       const line = Number(call.args.fields['insert_line']);
       const extra = Number.isFinite(line) ? strings.tool.insertedAt(line) : undefined;
       return { ...base, icon: 'edit', ...(extra ? { extra } : {}), body: (c) => <EditBody call={c} /> };
     }
     case 'undo_edit':
-      return { ...base, verb: strings.tool.undo, icon: 'edit', body: (c) => <EditBody call={c} /> };
+      return { ...base, ...changed(call), verb: strings.tool.undo, icon: 'edit', body: (c) => <EditBody call={c} /> };
     default:
       return { ...base, icon: 'edit', body: (c) => <GenericBody call={c} /> };
   }
+}
+
+/** How many lines came and went, where the host counted them. */
+function changed(call: Call): { extra?: string } {
+  const { added, removed } = (call.item?.meta ?? {}) as { added?: unknown; removed?: unknown };
+  if (typeof added !== 'number' && typeof removed !== 'number') return {};
+  return { extra: strings.tool.changed(Number(added ?? 0), Number(removed ?? 0)) };
 }
 
 function ShellBody({ call, outcome, command, first }: { call: Call; outcome: Outcome; command: string; first: string }) {
@@ -232,7 +240,7 @@ function LeftOver({ outcome }: { outcome: Outcome }) {
         {outcome.leftOver.map((p) => (
           <li key={p.pid}>
             <span class="leftover__pid">{p.pid}</span> <code>{p.command}</code>
-            {p.port !== undefined && <Badge>{strings.tool.port(p.port)}</Badge>}
+            {p.ports && <Badge>{strings.tool.port(p.ports)}</Badge>}
           </li>
         ))}
       </ul>

@@ -1,0 +1,2 @@
+export const corpus: string[];
+export function seedSessions(host: unknown): void;
