@@ -46,7 +46,7 @@ func (t *templates) match(data []byte) (effect, bool) {
 }
 
 func (t *template) match(data []byte) (effect, bool) {
-	if len(data) < len(t.prefix)+len(t.suffix) || !bytes.HasPrefix(data, t.prefix) || !bytes.HasSuffix(data, t.suffix) {
+	if t.prefix == nil || len(data) < len(t.prefix)+len(t.suffix) || !bytes.HasPrefix(data, t.prefix) || !bytes.HasSuffix(data, t.suffix) {
 		return effect{}, false
 	}
 	e := t.effect
@@ -79,11 +79,11 @@ func simple(b []byte) bool {
 func (k effectKind) names() []string {
 	switch k {
 	case effectText:
-		return []string{`"content":`}
+		return []string{`"content"`}
 	case effectReasoning:
-		return []string{`"reasoning_content":`, `"reasoning":`}
+		return []string{`"reasoning_content"`, `"reasoning"`}
 	case effectFragment:
-		return []string{`"arguments":`}
+		return []string{`"arguments"`}
 	}
 	return nil
 }
@@ -125,15 +125,17 @@ func (t *templates) learn(data []byte, e effect) {
 	*slot = template{tried: true}
 }
 
-// literal finds the inside of a string that begins at or after white space at i.
+// literal finds the inside of the string that is the value of the key that ends at i.
 func literal(data []byte, i int) (start, end int, ok bool) {
-	for i < len(data) && (data[i] == ' ' || data[i] == '\t') {
+	for _, due := range []byte{':', '"'} {
+		for i < len(data) && (data[i] == ' ' || data[i] == '\t') {
+			i++
+		}
+		if i >= len(data) || data[i] != due {
+			return 0, 0, false
+		}
 		i++
 	}
-	if i >= len(data) || data[i] != '"' {
-		return 0, 0, false
-	}
-	i++
 	for start = i; i < len(data); i++ {
 		switch data[i] {
 		case '\\':
