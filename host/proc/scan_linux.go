@@ -35,13 +35,31 @@ func mark(pid int, tag Tag) error {
 // tagOf reads the tag of a process; 0 when it has none, is gone, or belongs to somebody we may not ask about.
 func tagOf(pid int) Tag {
 	var l unix.Rlimit
-	if err := unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &l); err != nil {
-		return 0
+	err := unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &l)
+	if err == unix.EPERM && os.Geteuid() == 0 {
+		// Root without CAP_SYS_RESOURCE, as in many containers, may not ask about other users' processes this way; anybody may read the file.
+		l.Max, err = limitOf(pid)
 	}
-	if t := Tag(l.Max); t.valid() {
+	if t := Tag(l.Max); err == nil && t.valid() {
 		return t
 	}
 	return 0
+}
+
+// limitOf reads the hard limit of file locks from /proc.
+func limitOf(pid int) (uint64, error) {
+	var buf [4096]byte
+	data, err := readSmall("/proc/"+strconv.Itoa(pid)+"/limits", buf[:])
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := bytes.Cut(data, []byte("\nMax file locks"))
+	line, _, _ := bytes.Cut(rest, []byte{'\n'})
+	f := bytes.Fields(line)
+	if len(f) < 2 || string(f[1]) == "unlimited" {
+		return infinity, nil
+	}
+	return strconv.ParseUint(string(f[1]), 10, 64)
 }
 
 // target is one process to be ended.

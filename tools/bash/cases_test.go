@@ -229,7 +229,7 @@ func TestB48(t *testing.T) {
 	a := newAgent(t, func(c *bash.Config) { c.Stdin = bash.StdinTTY })
 	a.is("stty raw -echo -opost; echo x", "x")
 	a.is(`printf 'a\nb\n'`, "a\nb")
-	a.is("stty -a | grep -o -e '-opost' -e '-echo ' -e ' icanon' | tr -d '\\n'", " icanon-echo -opost")
+	a.is("stty -a | grep -o -e '-opost' -e '-echo ' -e ' icanon' | tr -d '\\n'", "-opost icanon-echo ")
 	b := newAgent(t)
 	b.has("stty raw -echo -opost; echo x", "x")
 	b.is(`printf 'a\nb\n'`, "a\nb")
