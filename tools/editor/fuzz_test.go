@@ -181,7 +181,7 @@ func FuzzInsert(f *testing.F) {
 		case !strings.HasSuffix(want, "\n"):
 			want += "\n"
 		}
-		if added != want {
+		if added != strings.ReplaceAll(want, "\r\n", "\n") { // a CR at its end is half of an ending now
 			t.Errorf("%q + %q at %d added %q", data, text, after, added)
 		}
 		s.undo(t, data)
