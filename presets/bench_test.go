@@ -1,7 +1,10 @@
 package presets
 
 import (
+	"fmt"
+	"runtime"
 	"testing"
+	"time"
 )
 
 func BenchmarkResolveMinimal(b *testing.B) {
@@ -35,5 +38,26 @@ func BenchmarkAssembleMinimal(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		p.assemble(b, m.Scope)
+	}
+}
+
+// Ten thousand agents at once, without shells: what one of them keeps, and how long all take to close.
+func BenchmarkTenThousandAgents(b *testing.B) {
+	r, _ := user(b, nil)
+	c := resolve(b, r, "minimal")
+	for b.Loop() {
+		p := newPlane(b)
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for i := range 10000 {
+			p.mount(b, fmt.Sprint("agent", i), c)
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		start := time.Now()
+		must(b, p.root.Close(bg))
+		b.ReportMetric(time.Since(start).Seconds(), "s/close")
+		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/10000, "B/agent")
 	}
 }

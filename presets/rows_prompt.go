@@ -35,7 +35,7 @@ func personaRow() kind {
 	return kindOf("persona", func() personaConfig { return personaConfig{RuntimeContext: true} }, func(c personaConfig) ready {
 		return ready{complete: c.Complete, mount: func(_ context.Context, at site) error {
 			if !c.RuntimeContext {
-				if err := at.Prompt.AddSuppressor(at.scope, at.id); err != nil {
+				if err := at.Prompt.AddSuppressor(at.scope, at.id+": no runtime context"); err != nil {
 					return err
 				}
 			}
