@@ -97,20 +97,20 @@ func (l *Local) Create(_ context.Context, path string, data []byte) (Info, error
 
 // Edit implements Provider.
 func (l *Local) Edit(ctx context.Context, path string, change func([]byte, Info) ([]byte, error)) (Info, error) {
-	p, _, err := l.find(path)
+	p, fi, err := l.find(path)
 	if err != nil {
 		return Info{}, err
 	}
-	return p.edit(ctx, l.locks, change)
+	return p.edit(ctx, l.locks, fi, change)
 }
 
 // Remove implements Provider.
 func (l *Local) Remove(ctx context.Context, path string, check func([]byte, Info) error) error {
-	p, _, err := l.find(path)
+	p, fi, err := l.find(path)
 	if err != nil {
 		return err
 	}
-	return p.remove(ctx, l.locks, check)
+	return p.remove(ctx, l.locks, fi, check)
 }
 
 // find resolves path and looks at what is there.

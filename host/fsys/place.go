@@ -102,13 +102,9 @@ func regular(fi fs.FileInfo) error {
 	}
 }
 
-// hold runs do on the open file at p with its slot held.
-func (p place) hold(ctx context.Context, locks *Locks, do func(f *os.File, fi fs.FileInfo) error) error {
-	once := func() error {
-		before, err := p.in.Lstat(p.name)
-		if err != nil {
-			return classify(err)
-		}
+// hold runs do on the open file at p with its slot held. found is what was at p when it was resolved.
+func (p place) hold(ctx context.Context, locks *Locks, found fs.FileInfo, do func(f *os.File, fi fs.FileInfo) error) error {
+	once := func(before fs.FileInfo) error {
 		if err := regular(before); err != nil {
 			return err
 		}
@@ -130,19 +126,20 @@ func (p place) hold(ctx context.Context, locks *Locks, do func(f *os.File, fi fs
 		}
 		return do(f, fi)
 	}
-	var err error
-	for range attempts {
-		if err = once(); !errors.Is(err, errReplaced) {
-			break
+	err := once(found)
+	for n := 0; n < attempts && errors.Is(err, errReplaced); n++ {
+		if found, err = p.in.Lstat(p.name); err != nil {
+			return classify(err)
 		}
+		err = once(found)
 	}
 	return err
 }
 
 // edit is Provider.Edit at p.
-func (p place) edit(ctx context.Context, locks *Locks, change func(old []byte, info Info) ([]byte, error)) (Info, error) {
+func (p place) edit(ctx context.Context, locks *Locks, found fs.FileInfo, change func(old []byte, info Info) ([]byte, error)) (Info, error) {
 	var result Info
-	err := p.hold(ctx, locks, func(f *os.File, fi fs.FileInfo) error {
+	err := p.hold(ctx, locks, found, func(f *os.File, fi fs.FileInfo) error {
 		began := time.Now()
 		old, err := readAll(f, fi.Size())
 		if err != nil {
@@ -166,8 +163,8 @@ func (p place) edit(ctx context.Context, locks *Locks, change func(old []byte, i
 }
 
 // remove is Provider.Remove at p.
-func (p place) remove(ctx context.Context, locks *Locks, check func(old []byte, info Info) error) error {
-	return p.hold(ctx, locks, func(f *os.File, fi fs.FileInfo) error {
+func (p place) remove(ctx context.Context, locks *Locks, found fs.FileInfo, check func(old []byte, info Info) error) error {
+	return p.hold(ctx, locks, found, func(f *os.File, fi fs.FileInfo) error {
 		began := time.Now()
 		old, err := readAll(f, fi.Size())
 		if err != nil {

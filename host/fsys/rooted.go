@@ -201,11 +201,11 @@ func (r *Rooted) Edit(ctx context.Context, path string, change func([]byte, Info
 		return r.local.Edit(ctx, path, change)
 	}
 	defer w.close()
-	p, _, err := w.find(path)
+	p, fi, err := w.find(path)
 	if err != nil {
 		return Info{}, err
 	}
-	return p.edit(ctx, r.locks, change)
+	return p.edit(ctx, r.locks, fi, change)
 }
 
 // Remove implements Provider.
@@ -218,11 +218,11 @@ func (r *Rooted) Remove(ctx context.Context, path string, check func([]byte, Inf
 		return r.local.Remove(ctx, path, check)
 	}
 	defer w.close()
-	p, _, err := w.find(path)
+	p, fi, err := w.find(path)
 	if err != nil {
 		return err
 	}
-	return p.remove(ctx, r.locks, check)
+	return p.remove(ctx, r.locks, fi, check)
 }
 
 // Create implements Provider.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"syscall"
@@ -118,14 +119,28 @@ func (w *writer) unchanged() error {
 	if w.began.Sub(w.before.ModTime()) > racy {
 		return nil
 	}
-	again, err := readAll(w.file, now.Size())
-	if err != nil {
-		return err
+	return w.same()
+}
+
+// same reads the file once more and compares.
+func (w *writer) same() error {
+	var piece [32 << 10]byte
+	for old, off := w.old, 0; ; {
+		n, err := w.file.ReadAt(piece[:], int64(off))
+		if n > len(old) || !bytes.Equal(piece[:n], old[:n]) {
+			return ErrChanged
+		}
+		old, off = old[n:], off+n
+		if err == io.EOF && len(old) == 0 {
+			return nil
+		}
+		if err == io.EOF {
+			return ErrChanged
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if !bytes.Equal(again, w.old) {
-		return ErrChanged
-	}
-	return nil
 }
 
 // overwrite writes the original itself. The part that needs new room goes first, so that a full disk is met while the old bytes still stand.

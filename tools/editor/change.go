@@ -40,25 +40,19 @@ func (e *Engine) Create(ctx context.Context, path, text string) (Outcome, error)
 
 // Replace puts text in the one place where old is.
 func (e *Engine) Replace(ctx context.Context, path, old, text string) (Outcome, error) {
-	if _, err := e.editable(ctx, path); err != nil {
-		return Outcome{}, err
-	}
-	if old == "" {
-		return Outcome{}, refuse(BadArgument, "`old_str` must not be empty. To add text use `insert`.")
-	}
-	if old == text {
-		return Outcome{}, refuse(NoChange, "`old_str` and `new_str` are the same, so nothing was written.")
-	}
 	return e.change(ctx, "str_replace", path, func(data []byte) (splice, error) {
+		if old == "" {
+			return splice{}, refuse(BadArgument, "`old_str` must not be empty. To add text use `insert`.")
+		}
+		if old == text {
+			return splice{}, refuse(NoChange, "`old_str` and `new_str` are the same, so nothing was written.")
+		}
 		return match(path, data, old, text)
 	})
 }
 
 // Insert puts text behind a line; 0 is before the first one.
 func (e *Engine) Insert(ctx context.Context, path string, after int, text string) (Outcome, error) {
-	if _, err := e.editable(ctx, path); err != nil {
-		return Outcome{}, err
-	}
 	return e.change(ctx, "insert", path, func(data []byte) (splice, error) {
 		return insertion(path, data, after, text)
 	})
@@ -96,6 +90,9 @@ func insertion(path string, data []byte, after int, text string) (splice, error)
 
 // change runs one edit: find looks at the text, inside the file's critical section, and says what to replace.
 func (e *Engine) change(ctx context.Context, command, path string, find func(data []byte) (splice, error)) (Outcome, error) {
+	if err := e.checkPath(ctx, path); err != nil {
+		return Outcome{}, err
+	}
 	var before, after []byte
 	var done splice
 	var seq uint64
@@ -131,15 +128,15 @@ func checkEditable(path string, data []byte) error {
 
 // Undo takes back the last edit of a file that this engine made.
 func (e *Engine) Undo(ctx context.Context, path string) (Outcome, error) {
-	info, err := e.editable(ctx, path)
-	if err != nil {
+	if err := e.checkPath(ctx, path); err != nil {
 		return Outcome{}, err
 	}
-	s, ok := e.history.last(info.Path)
-	if !ok {
-		return Outcome{}, refuseNoHistory(path)
+	info, err := e.files.Stat(ctx, path)
+	if err != nil {
+		return Outcome{}, refusal(path, err)
 	}
-	if s.created {
+	// Without a step the edit below finds out what else there is to say about the file.
+	if s, ok := e.history.last(info.Path); ok && s.created {
 		return e.undoCreate(ctx, path, info)
 	}
 	var before, after []byte

@@ -37,7 +37,11 @@ type tree struct {
 	partial    bool
 }
 
-func (e *Engine) viewDirectory(ctx context.Context, given string, info fsys.Info) (Outcome, error) {
+func (e *Engine) viewDirectory(ctx context.Context, given string) (Outcome, error) {
+	info, err := e.files.Stat(ctx, given)
+	if err != nil {
+		return Outcome{}, refusal(given, err)
+	}
 	root := strings.TrimSuffix(path.Clean(given), "/")
 	t := tree{engine: e}
 	top, err := t.list(ctx, given, len(root))

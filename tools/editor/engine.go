@@ -99,24 +99,6 @@ func (e *Engine) checkPath(ctx context.Context, p string) error {
 	return refuse(NotAbsolute, "`%s` is not an absolute path: `path` must start with `/`. Perhaps you mean `%s`.", p, suggestion)
 }
 
-// editable refuses, before anything is opened, what cannot be edited.
-func (e *Engine) editable(ctx context.Context, p string) (fsys.Info, error) {
-	if err := e.checkPath(ctx, p); err != nil {
-		return fsys.Info{}, err
-	}
-	info, err := e.files.Stat(ctx, p)
-	switch {
-	case err != nil:
-	case info.Kind == fsys.Directory:
-		err = fsys.ErrDirectory
-	case info.Kind != fsys.File:
-		err = fsys.ErrNotRegular
-	case info.Size > fsys.MaxEdit:
-		err = fsys.ErrTooLarge
-	}
-	return info, refusal(p, err)
-}
-
 // clamp cuts s to the limit, as the last resort for a path or a name that is longer than any text should be.
 func (e *Engine) clamp(s string) string {
 	if utf8.RuneCountInString(s) <= e.limit {

@@ -26,17 +26,13 @@ func (e *Engine) View(ctx context.Context, path string, r *Range) (Outcome, erro
 	if err := e.checkPath(ctx, path); err != nil {
 		return Outcome{}, err
 	}
-	info, err := e.files.Stat(ctx, path)
-	if err != nil {
-		return Outcome{}, refusal(path, err)
-	}
-	if info.Kind == fsys.Directory {
+	f, info, err := e.files.Open(ctx, path)
+	if errors.Is(err, fsys.ErrDirectory) {
 		if r != nil {
 			return Outcome{}, refuse(BadArgument, "`view_range` is not allowed for a directory, and %s is one.", path)
 		}
-		return e.viewDirectory(ctx, path, info)
+		return e.viewDirectory(ctx, path)
 	}
-	f, info, err := e.files.Open(ctx, path)
 	if err != nil {
 		return Outcome{}, refusal(path, err)
 	}
