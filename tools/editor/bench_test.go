@@ -140,3 +140,14 @@ func BenchmarkViewDirectory100k(b *testing.B) {
 		p.call("view", "path", p.dir)
 	}
 }
+
+// BenchmarkNew is the editor's part of mounting a preset.
+func BenchmarkNew(b *testing.B) {
+	files := fsys.NewLocal(nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := editor.New(editor.DefaultConfig(), editor.Options{Files: files}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -8,7 +8,7 @@ package editor
 import (
 	"errors"
 	"fmt"
-	"regexp"
+	"strings"
 )
 
 // Profile is how results look.
@@ -47,7 +47,7 @@ func DefaultConfig() Config {
 // Validate says what is wrong with c, all of it.
 func (c Config) Validate() error {
 	var errs []error
-	if !regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`).MatchString(c.Name) {
+	if !isToolName(c.Name) {
 		errs = append(errs, fmt.Errorf("name: %q is not a tool name (letters, digits, _ and -, at most 64)", c.Name))
 	}
 	if c.MaxOutputChars < MinOutputChars {
@@ -57,4 +57,10 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("profile: %q is neither %s nor %s", c.Profile, ClaudeSWE, Plain))
 	}
 	return errors.Join(errs...)
+}
+
+// isToolName follows what model interfaces take: letters, digits, _ and -, at most 64.
+func isToolName(name string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+	return name != "" && len(name) <= 64 && strings.Trim(name, letters) == ""
 }
