@@ -1,7 +1,8 @@
 // Package anthropic speaks the Messages wire.
 //
 // It keeps the promises of the chat-completions adapter: deterministic requests that only extend, pieces handed on as they are parsed on the
-// calling goroutine, whole tool calls or none, no key outside its header.
+// calling goroutine, whole tool calls or none, no key outside its header. Whether a model thinks is the session's parameter; what it thought goes
+// back as it came, signature included.
 package anthropic
 
 import (
@@ -22,9 +23,8 @@ type Config struct {
 	// BaseURL is asked for every request; with or without /v1, a trailing slash or a query.
 	BaseURL func() string
 	// Key is asked for every request; nil or "" sends no x-api-key header.
-	Key      func(ctx context.Context) (string, error)
-	Thinking bool
-	Images   bool
+	Key    func(ctx context.Context) (string, error)
+	Images bool
 	// MaxOutput is sent as max_tokens when a request sets none, since the wire demands one; 0 means 8192.
 	MaxOutput int
 	Clocks    wire.Clocks
@@ -47,7 +47,7 @@ func Factory(shared Config) model.Factory {
 	return func(b model.Binding) (model.Adapter, error) {
 		cfg := shared
 		cfg.Provider, cfg.Model, cfg.BaseURL, cfg.Key = b.Provider, b.Model, b.BaseURL, b.Key
-		cfg.Thinking, cfg.Images, cfg.MaxOutput = b.Thinking, b.Images, b.MaxOutput
+		cfg.Images, cfg.MaxOutput = b.Images, b.MaxOutput
 		return New(cfg), nil
 	}
 }

@@ -28,9 +28,6 @@ func (s *Stream) refused(body []byte) error {
 	if status == http.StatusNotFound {
 		e.Message += "; check the base URL (many servers want it to end in /v1) and the model's name"
 	}
-	if e.RetryAfter > 0 {
-		e.Message += "; the server asks to wait " + e.RetryAfter.String()
-	}
 	return e
 }
 
@@ -188,7 +185,7 @@ func containsAny(text string, parts ...string) bool {
 
 // aboutReasoning says whether a refusal is about the reasoning that messages carry or lack.
 func aboutReasoning(code model.Code, message string) bool {
-	return code == model.CodeInvalidRequest && containsAny(strings.ToLower(message), "reasoning_content", "messages.reasoning", "\"reasoning\"", "'reasoning'", "`reasoning`")
+	return code == model.CodeInvalidRequest && containsAny(strings.ToLower(message), "reasoning_content", "messages.reasoning", "\"reasoning\"", "'reasoning'", "`reasoning`", "`thinking` block", "`signature`")
 }
 
 // retryAfter reads the server's wish: milliseconds, seconds, or a date.
