@@ -2,6 +2,7 @@ package presets
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ type Report struct {
 	Audit       scope.Node
 }
 
-// Check reads a preset and mounts it dry.
+// Check reads a preset and mounts it dry. The report is shared with other callers; leave it as it is.
 func (r *Roster) Check(id string) (Report, error) {
 	v := r.open()
 	defer v.close()
@@ -38,11 +39,52 @@ func (r *Roster) Check(id string) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	doc, err := f.parse()
+	_, report, err := r.checkFile(v, f)
+	return report, err
+}
+
+// checkFile reads and checks a preset. The document is nil when the text is none. A text that was checked
+// before, and says all by itself, is not checked again: the answer can't be another one.
+func (r *Roster) checkFile(v view, f found) (*document, Report, error) {
+	text, err := f.read()
 	if err != nil {
-		return Report{}, err
+		return nil, Report{}, err
 	}
-	return r.check(v, id, doc)
+	key := checked{f.file(), sha256.Sum256(text)}
+	r.mu.Lock()
+	known, ok := r.known[key]
+	r.mu.Unlock()
+	if ok {
+		return known.doc, known.report, nil
+	}
+	doc, err := parse(f.file(), text)
+	if err != nil {
+		return nil, Report{}, err
+	}
+	report, err := r.check(v, f.id, doc)
+	if err == nil && !doc.Extends.given() {
+		r.mu.Lock()
+		if len(r.known) >= maxKnown || r.known == nil {
+			r.known = map[checked]outcome{}
+		}
+		r.known[key] = outcome{doc, report}
+		r.mu.Unlock()
+	}
+	return doc, report, err
+}
+
+// maxKnown is how many checked texts a roster remembers before it forgets them all.
+const maxKnown = 64
+
+// checked is a text at a place, for which its outcome is known.
+type checked struct {
+	file string
+	text [sha256.Size]byte
+}
+
+type outcome struct {
+	doc    *document
+	report Report
 }
 
 // CheckText is Check for a text that isn't saved.

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Origin says which kind of root a preset comes from.
@@ -40,12 +41,15 @@ const fileName = "preset.yml"
 //go:embed shipped
 var shipped embed.FS
 
-// Roster finds presets. It keeps no copy of anything: each call reads the roots again, so an edited
-// file counts from the next call on. It may be used from any goroutine.
+// Roster finds presets. Each call reads the roots again, so an edited file counts from the next call on.
+// It may be used from any goroutine.
 type Roster struct {
 	configured []string
 	user       string
 	goos       string
+
+	mu    sync.Mutex
+	known map[checked]outcome
 }
 
 // NewRoster returns a roster over the shipped presets, the configured directories and the user's own
@@ -207,17 +211,14 @@ func (r *Roster) List() ([]Entry, error) {
 	var out []Entry
 	for _, f := range v.all {
 		e := Entry{ID: f.id, Name: f.id, Origin: f.root.origin}
-		doc, err := f.parse()
-		if err == nil {
+		doc, report, err := r.checkFile(v, f)
+		if doc != nil {
 			e.Name, e.Description, e.Order = cmp.Or(doc.Name, f.id), doc.Description, doc.Order
-			var c *Composition
-			if c, err = r.resolver(v).resolve(f.id, doc); err == nil {
-				e.Hash, e.Warnings = c.Hash, c.Warnings
-				_, err = dryMount(c)
-			}
 		}
 		if err != nil {
-			e.Broken, e.Hash = oneLine(err).Error(), ""
+			e.Broken = oneLine(err).Error()
+		} else {
+			e.Hash, e.Warnings = report.Composition.Hash, report.Composition.Warnings
 		}
 		out = append(out, e)
 	}
