@@ -232,7 +232,7 @@ function CopyDialog({ from, onClose }: { from: string; onClose: () => void }) {
       >
         <div class="field">
           <label for="copy-id">{text.copyId}</label>
-          <input id="copy-id" class="mono" type="text" pattern="[a-z0-9][a-z0-9-]*" maxLength={64} required value={id} onInput={(event) => setId(event.currentTarget.value)} />
+          <input id="copy-id" class="mono" type="text" pattern="[a-z0-9][a-z0-9\-]*" maxLength={64} required value={id} onInput={(event) => setId(event.currentTarget.value)} />
           <p class="muted">{text.copyHint}</p>
         </div>
         {problem && <p class="problem" role="alert">{problem}</p>}
