@@ -3,6 +3,7 @@
 package term
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,18 +17,21 @@ import (
 
 const (
 	tick          = 250 * time.Millisecond // between looks at a shell whose call takes longer
-	ladderTick    = 50 * time.Millisecond
+	pollPause     = 10 * time.Millisecond  // between looks at the foreground group while a signal is due
+	pollsPerLook  = 5
 	cpuFrom       = 10 * time.Millisecond // shorter calls can't have used a measurable time
 	leftOverFrom  = 50 * time.Millisecond // shorter calls are searched for left-overs only when bash reports a new job
-	startPatience = 300 * time.Millisecond
+	startPatience = 2 * time.Second       // for a shell to begin with a command that is to be stopped; a busy machine takes its time
 )
 
-// rungs of the ladder: what is sent to the foreground group, and how long it has.
-var rungs = [...]struct {
+type rung struct {
 	signals []unix.Signal
 	name    string
 	wait    time.Duration
-}{
+}
+
+// rungs of the ladder: what is sent to the foreground group, and how long it has.
+var rungs = [...]rung{
 	{[]unix.Signal{unix.SIGINT}, "SIGINT", 300 * time.Millisecond},
 	{[]unix.Signal{unix.SIGTERM, unix.SIGCONT}, "SIGTERM", 500 * time.Millisecond},
 	{[]unix.Signal{unix.SIGKILL}, "SIGKILL", 500 * time.Millisecond},
@@ -99,7 +103,7 @@ func (c *call) run(ctx context.Context) (out Outcome, err error) {
 			c.idleLooks, c.resent = 0, 0
 			continue
 		}
-		return c.conclude(ctx, s, j, v)
+		return c.conclude(s, j, v)
 	}
 }
 
@@ -160,7 +164,7 @@ func (c *call) execute(ctx context.Context, s *shell, j *job) verdict {
 		}
 		return expired
 	}
-	return c.await(ctx, s, j, nil)
+	return c.await(ctx, s, j)
 }
 
 // bereaved waits a moment for the end of a shell whose pipe broke.
@@ -217,15 +221,8 @@ func (c *call) send(ctx context.Context, s *shell, lines []byte) error {
 	return err
 }
 
-// await waits for the command, looking at the shell now and then. With a rung timer it serves the ladder: timeout and context have spoken.
-func (c *call) await(ctx context.Context, s *shell, j *job, rung *time.Timer) verdict {
-	every := tick
-	limit, done := c.limit.C, ctx.Done()
-	var over <-chan time.Time
-	if rung != nil {
-		every, limit, done, over = ladderTick, nil, nil, rung.C
-		c.ticks.Reset(every)
-	}
+// await waits for the command, looking at the shell now and then.
+func (c *call) await(ctx context.Context, s *shell, j *job) verdict {
 	for {
 		select {
 		case <-j.finished:
@@ -239,17 +236,15 @@ func (c *call) await(ctx context.Context, s *shell, j *job, rung *time.Timer) ve
 			}
 		case <-c.t.closing:
 			return closed
-		case <-done:
+		case <-ctx.Done():
 			return cancelled
-		case <-limit:
+		case <-c.limit.C:
 			return expired
-		case <-over:
-			return pausing
 		case now := <-c.ticks.C:
-			if v, ok := c.look(s, j, now, rung != nil); ok {
+			if v, ok := c.look(s, j, now, false); ok {
 				return v
 			}
-			c.ticks.Reset(every)
+			c.ticks.Reset(tick)
 		}
 	}
 }
@@ -313,7 +308,7 @@ func (c *call) idle(s *shell, j *job) (verdict, bool) {
 }
 
 // ladder ends the foreground group by stronger and stronger signals. It returns finished or gone, or pausing when only the tree is left to kill.
-func (c *call) ladder(ctx context.Context, s *shell, j *job) verdict {
+func (c *call) ladder(s *shell, j *job) verdict {
 	rung := time.NewTimer(startPatience)
 	defer rung.Stop()
 	select {
@@ -325,20 +320,49 @@ func (c *call) ladder(ctx context.Context, s *shell, j *job) verdict {
 		}
 	}
 	for _, r := range rungs {
-		group := s.foreground()
-		if group == 0 || (group == s.pid && r.name == "SIGKILL") {
-			break
-		}
-		c.out.Rung = r.name
-		for _, sig := range r.signals {
-			_ = unix.Kill(-group, sig)
-		}
 		rung.Reset(r.wait)
-		if v := c.await(ctx, s, j, rung); v != pausing {
+		if v := c.climb(s, j, r, rung); v != pausing {
 			return v
 		}
 	}
 	return pausing
+}
+
+// climb is one rung. A loop of short programs can be between two of them, or one can be as good as over when the signal comes: while the rung
+// lasts, a foreground group that hasn't had the signal gets it.
+func (c *call) climb(s *shell, j *job, r rung, over *time.Timer) verdict {
+	had := 0
+	poll := time.NewTicker(pollPause)
+	defer poll.Stop()
+	for n := 1; ; n++ {
+		group := s.foreground()
+		if group == 0 || (group == s.pid && r.signals[0] == unix.SIGKILL) {
+			return pausing
+		}
+		if group != had {
+			had = group
+			c.out.Rung = r.name
+			for _, sig := range r.signals {
+				_ = unix.Kill(-group, sig)
+			}
+		}
+		select {
+		case <-j.finished:
+			return finished
+		case <-s.gone:
+			return gone
+		case <-c.t.closing:
+			return closed
+		case <-over.C:
+			return pausing
+		case now := <-poll.C:
+			if n%pollsPerLook == 0 {
+				if v, ok := c.look(s, j, now, true); ok {
+					return v
+				}
+			}
+		}
+	}
 }
 
 func (c *call) untilStarted(s *shell, j *job, patience *time.Timer) verdict {
@@ -355,7 +379,7 @@ func (c *call) untilStarted(s *shell, j *job, patience *time.Timer) verdict {
 }
 
 // conclude turns the verdict into an outcome and leaves either a shell that is ready or none.
-func (c *call) conclude(ctx context.Context, s *shell, j *job, v verdict) (Outcome, error) {
+func (c *call) conclude(s *shell, j *job, v verdict) (Outcome, error) {
 	switch v {
 	case expired:
 		c.out.TimedOut = true
@@ -363,7 +387,7 @@ func (c *call) conclude(ctx context.Context, s *shell, j *job, v verdict) (Outco
 		c.out.Cancelled = true
 	}
 	if v == expired || v == cancelled || v == waiting {
-		v = c.ladder(ctx, s, j)
+		v = c.ladder(s, j)
 	}
 	var err error
 	switch v {
@@ -437,6 +461,9 @@ func (c *call) settle(s *shell, j *job) {
 		}
 	}
 	_ = s.modes(sane)
+	if c.resent > 0 {
+		s.forgetComplaints()
+	}
 	if dir := s.dir(); dir != "" {
 		if dir != t.dir {
 			t.dir = dir
@@ -502,6 +529,19 @@ func (c *call) prepare(ctx context.Context, s *shell, command string) error {
 		return ErrClosed
 	}
 	return fmt.Errorf("start shell: run its startup commands: %s", why)
+}
+
+// forgetComplaints takes bash's own messages out of the idle output: those about the rest of a driver's line that a signal cut.
+func (s *shell) forgetComplaints() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := s.idle[:0]
+	for line := range bytes.Lines(s.idle) {
+		if !bytes.HasPrefix(line, []byte("bash: ")) {
+			kept = append(kept, line...)
+		}
+	}
+	s.idle = kept
 }
 
 // drained says that the terminal holds no output that hasn't been handled.

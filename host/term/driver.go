@@ -43,7 +43,8 @@ type script struct {
 // lines are the two lines that run the command.
 func (s script) lines() []byte {
 	b := make([]byte, 0, len(s.command)+len(s.command)/8+1024)
-	b = append(b, `{ \builtin printf '\036`+s.nonce+`S\036' >&10; `...)
+	// A signal that bash noted just before it waited for this line costs the line its first character.
+	b = append(b, "\n{ \\builtin printf '\\036"+s.nonce+"S\\036' >&10; "...)
 	switch {
 	case s.before == 0:
 	case s.before == 1:

@@ -111,7 +111,7 @@ func (k *Keyboard) serve(c *call, s *shell) {
 			v = k.await(ctx, s, j)
 		}
 		if v == cancelled && !c.isClosing() {
-			v = c.ladder(ctx, s, j)
+			v = c.ladder(s, j)
 		}
 		if v == finished && ctx.Err() == nil {
 			c.settle(s, j)
