@@ -40,11 +40,27 @@ CREATE TABLE session (
 
 CREATE INDEX session_group ON session (grp, n) WHERE grp <> '';
 
--- key is session.n << 32 | seq: one tree, no second index, and a session's events side by side. body is the canonical encoding.
+-- Events at rest. key is session.n << 32 | seq: one tree, no second index, and a session's events side by side. body is the canonical
+-- encoding.
 CREATE TABLE event (
     key  INTEGER PRIMARY KEY,
     body BLOB NOT NULL
 ) STRICT;
+
+-- Events as they arrive, over all sessions, so that a commit of many sessions writes few pages; moved to event in bulk. For one session all
+-- that is here comes after all that is there.
+CREATE TABLE arrival (
+    n       INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL,
+    seq     INTEGER NOT NULL,
+    body    BLOB NOT NULL
+) STRICT;
+
+-- For people who look with the sqlite3 shell.
+CREATE VIEW log AS
+    SELECT session.id AS session, found.seq AS seq, CAST(found.body AS TEXT) AS body
+    FROM (SELECT key >> 32 AS n, key & 4294967295 AS seq, body FROM event UNION ALL SELECT session, seq, body FROM arrival) AS found
+    JOIN session ON session.n = found.n;
 
 -- Case-folded text for the search. key is session.n << 32 | seq + 1; seq -1 is the title.
 CREATE TABLE search (
@@ -80,6 +96,8 @@ CREATE INDEX partial_session ON partial (session, n);
 DROP TABLE partial;
 DROP TABLE document;
 DROP TABLE search;
+DROP VIEW log;
+DROP TABLE arrival;
 DROP TABLE event;
 DROP TABLE session;
 DROP TABLE meta;

@@ -1,11 +1,13 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,53 +69,141 @@ func scanInfo(row interface{ Scan(...any) error }) (n int64, i session.Info, err
 	return n, i, nil
 }
 
-// Read gives the encoded events of a range.
+// Read gives the encoded events of a range. What has arrived is read before what is at rest: an event that is moved between the two reads
+// is found twice, never not at all.
 func (s *Store) Read(ctx context.Context, id string, r session.Range) ([][]byte, error) {
 	n, err := s.row(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	low, high := keyRange(n, r.After, r.Before)
-	query := "SELECT body FROM event WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?"
-	if r.Last {
-		query = "SELECT body FROM event WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT ?"
-	}
 	limit := r.Limit
 	if limit <= 0 {
-		limit = -1
+		limit = math.MaxInt
 	}
-	events, err := s.readBodies(ctx, query, low, high, limit, r.MaxBytes)
+	events, err := s.read(ctx, n, r, limit)
 	if err != nil {
 		if isCorrupt(err) {
 			return nil, &session.DamageError{Session: id, Seq: -1, Reason: "the database is damaged where its events are: " + err.Error()}
 		}
 		return nil, fmt.Errorf("read events of session %s: %w", id, err)
 	}
-	if r.Last {
-		slices.Reverse(events)
-	}
 	return events, nil
 }
 
-func (s *Store) readBodies(ctx context.Context, query string, low, high int64, limit, maxBytes int) ([][]byte, error) {
-	rows, err := s.readers.QueryContext(ctx, query, low, high, limit)
+func (s *Store) read(ctx context.Context, n int64, r session.Range, limit int) ([][]byte, error) {
+	if r.Last {
+		return s.readLast(ctx, n, r, limit)
+	}
+	places := s.placesIn(n, r)
+	if len(places) > 0 {
+		atRest := places[0].seq - r.After - 1
+		places = places[:max(0, min(int64(len(places)), int64(limit)-atRest))]
+	}
+	arrivals, _, err := s.readArrivals(ctx, n, places, "ASC", r.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }()
-	var events [][]byte
-	size := 0
-	for rows.Next() {
-		var body []byte
-		if err := rows.Scan(&body); err != nil {
+	low, high := keyRange(n, r.After, r.Before)
+	events, whole, err := s.readRows(ctx, r.MaxBytes, "SELECT key & 4294967295, body FROM event WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?", low, high, limit)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]byte, 0, len(events)+len(arrivals))
+	size, last := 0, r.After
+	for _, e := range events {
+		out = append(out, e.body)
+		size, last = size+len(e.body), e.seq
+	}
+	for _, a := range arrivals {
+		if a.seq <= last {
+			continue // moved between the two reads
+		}
+		if size += len(a.body); !whole || len(out) == limit || (r.MaxBytes > 0 && size > r.MaxBytes && len(out) > 0) {
+			break
+		}
+		out = append(out, a.body)
+	}
+	return out, nil
+}
+
+// readLast reads from the end of the range.
+func (s *Store) readLast(ctx context.Context, n int64, r session.Range, limit int) ([][]byte, error) {
+	places := s.placesIn(n, r)
+	places = places[max(0, len(places)-limit):]
+	arrivals, whole, err := s.readArrivals(ctx, n, places, "DESC", r.MaxBytes)
+	if err != nil {
+		return nil, err
+	}
+	if whole && len(arrivals) < limit {
+		if len(arrivals) > 0 {
+			r.Before = arrivals[len(arrivals)-1].seq
+		}
+		size := 0
+		for _, a := range arrivals {
+			size += len(a.body)
+		}
+		low, high := keyRange(n, r.After, r.Before)
+		events, _, err := s.readRows(ctx, r.MaxBytes-size, "SELECT key & 4294967295, body FROM event WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT ?", low, high, limit-len(arrivals))
+		if err != nil {
 			return nil, err
 		}
-		if size += len(body); maxBytes > 0 && size > maxBytes && len(events) > 0 {
-			return events, nil
+		if r.MaxBytes > 0 && len(arrivals) > 0 && len(events) > 0 && size+len(events[0].body) > r.MaxBytes {
+			events = nil // readRows gives at least one
 		}
-		events = append(events, body)
+		arrivals = append(arrivals, events...)
 	}
-	return events, rows.Err()
+	out := make([][]byte, len(arrivals))
+	for i, a := range arrivals {
+		out[len(out)-1-i] = a.body
+	}
+	return out, nil
+}
+
+type found struct {
+	seq  int64
+	body []byte
+}
+
+// readArrivals reads what is at places, between other sessions' events.
+func (s *Store) readArrivals(ctx context.Context, n int64, places []place, order string, maxBytes int) (out []found, whole bool, err error) {
+	if len(places) == 0 {
+		return nil, true, nil
+	}
+	return s.readRows(ctx, maxBytes, "SELECT seq, body FROM arrival WHERE n BETWEEN ? AND ? AND session = ? ORDER BY n "+order,
+		places[0].n, places[len(places)-1].n, n)
+}
+
+// readRows reads rows until they hold maxBytes, but at least one; zero doesn't limit, below zero only the first is read.
+func (s *Store) readRows(ctx context.Context, maxBytes int, query string, args ...any) (out []found, whole bool, err error) {
+	if a := len(args) - 1; strings.Contains(query, "LIMIT") && args[a] == math.MaxInt {
+		args[a] = -1
+	}
+	rows, err := s.readers.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, false, err
+	}
+	defer func() { _ = rows.Close() }()
+	size := 0
+	for rows.Next() {
+		var f found
+		if err := rows.Scan(&f.seq, &f.body); err != nil {
+			return nil, false, err
+		}
+		if size += len(f.body); maxBytes != 0 && size > maxBytes && len(out) > 0 {
+			return out, false, nil
+		}
+		out = append(out, f)
+	}
+	return out, true, rows.Err()
+}
+
+func (s *Store) placesIn(n int64, r session.Range) []place {
+	s.mu.Lock()
+	all := s.arrivals[n]
+	s.mu.Unlock()
+	from, _ := slices.BinarySearchFunc(all, r.After+1, func(p place, seq int64) int { return cmp.Compare(p.seq, seq) })
+	to, _ := slices.BinarySearchFunc(all, r.Before, func(p place, seq int64) int { return cmp.Compare(p.seq, seq) })
+	return all[from:max(from, to)]
 }
 
 // Document reads a private document.

@@ -50,10 +50,15 @@ type Store struct {
 	readers *sql.DB
 	writer  chan *writer // one slot: whoever holds the writer may use it
 
-	mu     sync.Mutex // leaf
-	rows   map[string]int64
-	closed bool
+	mu   sync.Mutex // leaf
+	rows map[string]int64
+	// arrivals says for each row number which events are in the table arrival: ascending, and after all that are in event.
+	arrivals map[int64][]place
+	closed   bool
 }
+
+// place is where an arrived event is.
+type place struct{ seq, n int64 }
 
 var _ session.Store = (*Store)(nil)
 
@@ -76,7 +81,7 @@ func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open data directory: %w", err)
 	}
-	s := &Store{dir: dir, rows: map[string]int64{}, writer: make(chan *writer, 1)}
+	s := &Store{dir: dir, rows: map[string]int64{}, arrivals: map[int64][]place{}, writer: make(chan *writer, 1)}
 	if s.release, err = session.LockFile(filepath.Join(dir, lockName)); err != nil {
 		return nil, fmt.Errorf("open data directory %s: %w", dir, err)
 	}
@@ -119,6 +124,9 @@ func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 	}
 	s.writer <- w
 	s.opened = true
+	if err := s.loadArrivals(w); err != nil {
+		return nil, fmt.Errorf("open database: read arrivals: %w", err)
+	}
 	if s.logID, err = w.text("SELECT value FROM meta WHERE name = 'log_id'"); err != nil {
 		return nil, fmt.Errorf("open database: read its id: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 
 	"github.com/dsh-web/dsh-web/host/session"
@@ -18,9 +19,15 @@ type writer struct {
 	begin, commit, rollback, epoch, setEpoch                  driver.Stmt
 	insertSession, updateSession, deleteSession, findSession  driver.Stmt
 	insertEvent, deleteEvents, insertText, deleteTexts        driver.Stmt
+	insertArrival, deleteArrival, moveArrivals, dropArrivals  driver.Stmt
 	putDocument, deleteDocument, insertPartial, deletePartial driver.Stmt
 
 	args []driver.NamedValue // reused
+
+	// next is the number of the next arrival, size the bytes of arrivals, moveAt the size at which they are moved.
+	next   int64
+	size   int
+	moveAt int
 }
 
 const sessionColumns = `header, grp, title, preset, preset_hash, last_seq, last_hash, updated_at, usage_input, usage_output, usage_read,
@@ -53,6 +60,10 @@ func openWriter(ctx context.Context, path string, p pragmas) (_ *writer, err err
 		{&w.findSession, "SELECT n FROM session WHERE id = ?"},
 		{&w.insertEvent, "INSERT INTO event (key, body) VALUES (?, ?)"},
 		{&w.deleteEvents, "DELETE FROM event WHERE key BETWEEN ? AND ?"},
+		{&w.insertArrival, "INSERT INTO arrival (n, session, seq, body) VALUES (?, ?, ?, ?)"},
+		{&w.deleteArrival, "DELETE FROM arrival WHERE n = ?"},
+		{&w.moveArrivals, "INSERT INTO event (key, body) SELECT session << 32 | seq, body FROM arrival ORDER BY session, seq"},
+		{&w.dropArrivals, "DELETE FROM arrival"},
 		{&w.insertText, "INSERT OR REPLACE INTO search (key, body) VALUES (?, ?)"},
 		{&w.deleteTexts, "DELETE FROM search WHERE key BETWEEN ? AND ?"},
 		{&w.putDocument, "INSERT OR REPLACE INTO document (session, kind, body) VALUES (?, ?, ?)"},
@@ -71,7 +82,7 @@ func openWriter(ctx context.Context, path string, p pragmas) (_ *writer, err err
 func (w *writer) close() error {
 	for _, s := range []driver.Stmt{
 		w.begin, w.commit, w.rollback, w.epoch, w.setEpoch, w.insertSession, w.updateSession, w.deleteSession, w.findSession, w.insertEvent,
-		w.deleteEvents, w.insertText, w.deleteTexts, w.putDocument, w.deleteDocument, w.insertPartial, w.deletePartial,
+		w.deleteEvents, w.insertArrival, w.deleteArrival, w.moveArrivals, w.dropArrivals, w.insertText, w.deleteTexts, w.putDocument, w.deleteDocument, w.insertPartial, w.deletePartial,
 	} {
 		if s != nil {
 			_ = s.Close()
@@ -145,6 +156,18 @@ func (s *Store) Acquire(ctx context.Context) (epoch int64, err error) {
 	return epoch, nil
 }
 
+// pending is what a transaction has done and memory doesn't show yet.
+type pending struct {
+	rows     map[string]int64
+	arrivals []arrived
+	next     int64
+	size     int
+	deleted  []string
+	gone     []int64
+}
+
+type arrived struct{ session, seq, n int64 }
+
 // Commit writes all changes in one transaction.
 func (s *Store) Commit(epoch int64, changes []session.Change) error {
 	w, err := s.take(context.Background())
@@ -152,8 +175,10 @@ func (s *Store) Commit(epoch int64, changes []session.Change) error {
 		return err
 	}
 	defer func() { s.writer <- w }()
-	created := map[string]int64{}
-	var deleted []string
+	if w.size > w.moveAt {
+		s.move(w)
+	}
+	p := pending{next: w.next}
 	err = w.transaction(func() error {
 		current, err := stmtText(w.epoch)
 		if err != nil {
@@ -163,11 +188,8 @@ func (s *Store) Commit(epoch int64, changes []session.Change) error {
 			return session.ErrStaleEpoch
 		}
 		for i := range changes {
-			if err := s.commitOne(w, &changes[i], created); err != nil {
+			if err := s.commitOne(w, &changes[i], &p); err != nil {
 				return fmt.Errorf("write session %s: %w", changes[i].ID, err)
-			}
-			if changes[i].Delete {
-				deleted = append(deleted, changes[i].ID)
 			}
 		}
 		return nil
@@ -175,15 +197,74 @@ func (s *Store) Commit(epoch int64, changes []session.Change) error {
 	if err != nil {
 		return err
 	}
+	w.next = p.next
+	w.size += p.size
 	s.mu.Lock()
-	for id, n := range created {
+	defer s.mu.Unlock()
+	for id, n := range p.rows {
 		s.remember(id, n)
 	}
-	for _, id := range deleted {
+	for _, a := range p.arrivals {
+		s.arrivals[a.session] = append(s.arrivals[a.session], place{a.seq, a.n})
+	}
+	for _, id := range p.deleted {
 		delete(s.rows, id)
 	}
-	s.mu.Unlock()
+	for _, n := range p.gone {
+		delete(s.arrivals, n)
+	}
 	return nil
+}
+
+// Arrivals are moved when they hold this many bytes; an event counts as at least minEvent, which bounds their number too.
+const (
+	moveSize = 4 << 20
+	minEvent = 512
+)
+
+// move puts the arrivals where they stay. A failure isn't the failure of a commit: everything is still readable where it is, and it is tried
+// again later.
+func (s *Store) move(w *writer) {
+	err := w.transaction(func() error { return errors.Join(w.exec(w.moveArrivals), w.exec(w.dropArrivals)) })
+	if err != nil {
+		w.moveAt += moveSize / 4
+		return
+	}
+	w.size, w.moveAt = 0, moveSize
+	s.mu.Lock()
+	s.arrivals = map[int64][]place{}
+	s.mu.Unlock()
+}
+
+// loadArrivals finds what the last process left.
+func (s *Store) loadArrivals(w *writer) error {
+	stmt, err := w.conn.Prepare("SELECT n, session, seq, length(body) FROM arrival ORDER BY n")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stmt.Close() }()
+	rows, err := stmt.(driver.StmtQueryContext).QueryContext(context.Background(), nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	w.next, w.moveAt = 1, moveSize
+	row := make([]driver.Value, 4)
+	for {
+		switch err := rows.Next(row); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		n, _ := row[0].(int64)
+		id, _ := row[1].(int64)
+		seq, _ := row[2].(int64)
+		size, _ := row[3].(int64)
+		s.arrivals[id] = append(s.arrivals[id], place{seq, n})
+		w.next = n + 1
+		w.size += max(minEvent, int(size))
+	}
 }
 
 // remember keeps a row number; s.mu is held. The map is an optimisation and bounded.
@@ -194,13 +275,25 @@ func (s *Store) remember(id string, n int64) {
 	s.rows[id] = n
 }
 
-func (s *Store) commitOne(w *writer, c *session.Change, created map[string]int64) error {
-	n, err := s.rowFor(w, c, created)
+// directEvents is from how many events on a new session's log is written where it stays, as a fork or an import is.
+const directEvents = 64
+
+func (s *Store) commitOne(w *writer, c *session.Change, p *pending) error {
+	n, err := s.rowFor(w, c, p)
 	if err != nil {
 		return err
 	}
+	direct := c.Create && len(c.Events) >= directEvents
 	for _, e := range c.Events {
-		if err := w.exec(w.insertEvent, eventKey(n, e.Seq), e.Data); err != nil {
+		if direct {
+			err = w.exec(w.insertEvent, eventKey(n, e.Seq), e.Data)
+		} else {
+			err = w.exec(w.insertArrival, p.next, n, e.Seq, e.Data)
+			p.arrivals = append(p.arrivals, arrived{n, e.Seq, p.next})
+			p.next++
+			p.size += max(minEvent, len(e.Data))
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -230,15 +323,35 @@ func (s *Store) commitOne(w *writer, c *session.Change, created map[string]int64
 			return err
 		}
 	}
-	if !c.Delete {
-		return nil
+	if c.Delete {
+		return s.deleteOne(w, c.ID, n, p)
 	}
+	return nil
+}
+
+func (s *Store) deleteOne(w *writer, id string, n int64, p *pending) error {
+	s.mu.Lock()
+	places := s.arrivals[n]
+	s.mu.Unlock()
+	for _, a := range places {
+		if err := w.exec(w.deleteArrival, a.n); err != nil {
+			return err
+		}
+	}
+	for _, a := range p.arrivals {
+		if a.session == n {
+			if err := w.exec(w.deleteArrival, a.n); err != nil {
+				return err
+			}
+		}
+	}
+	p.deleted, p.gone = append(p.deleted, id), append(p.gone, n)
 	low, high := keyRange(n, -1, 1<<seqBits)
 	return errors.Join(w.exec(w.deleteEvents, low, high), w.exec(w.deleteTexts, low, high+1), w.exec(w.deleteSession, n))
 }
 
 // rowFor writes the session's row and gives its number.
-func (s *Store) rowFor(w *writer, c *session.Change, created map[string]int64) (int64, error) {
+func (s *Store) rowFor(w *writer, c *session.Change, p *pending) (int64, error) {
 	if c.Create {
 		args, err := insertArgs(c.Info)
 		if err != nil {
@@ -251,7 +364,7 @@ func (s *Store) rowFor(w *writer, c *session.Change, created map[string]int64) (
 			return 0, err
 		}
 		n, err := w.find(c.ID)
-		created[c.ID] = n
+		p.row(c.ID, n)
 		return n, err
 	}
 	s.mu.Lock()
@@ -262,7 +375,7 @@ func (s *Store) rowFor(w *writer, c *session.Change, created map[string]int64) (
 		if n, err = w.find(c.ID); err != nil {
 			return 0, err
 		}
-		created[c.ID] = n
+		p.row(c.ID, n)
 	}
 	if c.Info == nil {
 		return n, nil
@@ -272,6 +385,13 @@ func (s *Store) rowFor(w *writer, c *session.Change, created map[string]int64) (
 		return 0, err
 	}
 	return n, w.exec(w.updateSession, append(args, n)...)
+}
+
+func (p *pending) row(id string, n int64) {
+	if p.rows == nil {
+		p.rows = map[string]int64{}
+	}
+	p.rows[id] = n
 }
 
 func (w *writer) find(id string) (int64, error) {
