@@ -26,7 +26,7 @@ const (
 	maxCodes   = 64
 	maxTickets = 1024
 	maxTokens  = 256 // browsers; the oldest goes
-	maxGuesses = 20 // wrong codes at once
+	maxGuesses = 20  // wrong codes at once
 	guessEvery = 3 * time.Second
 )
 

@@ -8,10 +8,11 @@ import (
 
 // Problem is an answer that says what was wrong: RFC 9457 with a code for programs.
 type Problem struct {
-	Status int    `json:"status" doc:"The HTTP status."`
-	Title  string `json:"title" doc:"The status in words."`
-	Code   string `json:"code" doc:"What was wrong, for programs."`
-	Detail string `json:"detail,omitempty" doc:"What was wrong and what to do, for people."`
+	_      struct{} `additionalProperties:"true"` // for the API's document: More
+	Status int      `json:"status" doc:"The HTTP status."`
+	Title  string   `json:"title" doc:"The status in words."`
+	Code   string   `json:"code" doc:"What was wrong, for programs."`
+	Detail string   `json:"detail,omitempty" doc:"What was wrong and what to do, for people."`
 	// Errors point at fields of the request. They never repeat its values.
 	Errors []Field `json:"errors,omitempty" doc:"The fields that were wrong."`
 	// More are members of their own, by code; they may not be called like the ones above.

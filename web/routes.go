@@ -1,0 +1,186 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/dsh-web/dsh-web/host"
+	"github.com/dsh-web/dsh-web/host/model"
+	"github.com/dsh-web/dsh-web/web/guard"
+)
+
+// routes fills the router. Every route goes through the guard with a rule of its own.
+func (s *Server) routes() {
+	s.api = newAPI(s.guard, s.router, s.cfg.Version, s.base)
+	s.authRoutes()
+	s.hostRoutes()
+	s.presetRoutes()
+	s.modelRoutes()
+	s.workspaceRoutes()
+	s.sessionRoutes()
+	s.messageRoutes()
+	s.attachmentRoutes()
+	s.eventRoutes()
+	s.streamRoute()
+
+	open := func(route string, h http.Handler) http.Handler {
+		return s.guard.Handler(guard.Rule{Route: route, Access: guard.Open, API: route != "/*"}, h)
+	}
+	raw := func(path string, h http.Handler) {
+		s.router.Method("GET", path, s.guard.Handler(guard.Rule{Route: path, Access: guard.Owner, API: true}, h))
+	}
+	raw(apiRoot+"/openapi.json", s.document("application/openapi+json", s.api.json))
+	raw(apiRoot+"/openapi.yaml", s.document("application/openapi+yaml", s.api.yaml))
+	s.router.Method("GET", "/healthz", open("/healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, map[string]string{"status": "alive"})
+	})))
+	s.router.Method("GET", "/readyz", open("/readyz", http.HandlerFunc(s.ready)))
+	s.router.Method("GET", "/metrics", s.guard.Handler(guard.Rule{Route: "/metrics", Access: guard.Loopback, API: true}, s.stats))
+	page := s.guard.Handler(guard.Rule{Route: "/*", Access: guard.Open}, s.assets)
+	s.router.Method("GET", "/*", page)
+	s.router.Method("HEAD", "/*", page)
+	notFound := s.guard.Refused(routeNotFound())
+	s.router.Handle(apiRoot+"/*", notFound) // or else the page would answer
+	s.router.NotFound(notFound.ServeHTTP)
+	s.router.MethodNotAllowed(s.guard.Refused(guard.Problem{Status: http.StatusMethodNotAllowed, Code: codeMethod,
+		Detail: "This address takes other methods."}).ServeHTTP)
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the peer may be gone; there is nobody else to tell
+}
+
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	if err := s.host.Ready(); err != nil {
+		guard.WriteProblem(w, guard.Problem{Status: http.StatusServiceUnavailable, Code: host.CodeDraining, Detail: "Not ready: " + err.Error() + "."})
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+}
+
+// HostInfo describes the host.
+type HostInfo struct {
+	Version       string     `json:"version"`
+	Commit        string     `json:"commit"`
+	Node          string     `json:"node"`
+	OS            string     `json:"os"`
+	StartedAt     int64      `json:"startedAt" doc:"Epoch milliseconds."`
+	UptimeSeconds int64      `json:"uptimeSeconds"`
+	Uptime        string     `json:"uptime"`
+	Live          int        `json:"live" doc:"Agents in memory."`
+	Draining      bool       `json:"draining"`
+	Demo          bool       `json:"demo" doc:"No model has a key: a script answers."`
+	DefaultPreset string     `json:"defaultPreset"`
+	Auth          bool       `json:"auth"`
+	Limits        HostLimits `json:"limits"`
+	Sandbox       any        `json:"sandbox,omitempty"`
+}
+
+// HostLimits are what clients run into.
+type HostLimits struct {
+	BodyBytes     int `json:"bodyBytes"`
+	Sockets       int `json:"sockets"`
+	Streams       int `json:"streams"`
+	EventsPerPage int `json:"eventsPerPage"`
+	BytesPerPage  int `json:"bytesPerPage"`
+}
+
+func (s *Server) hostRoutes() {
+	register(s, route{method: "GET", path: "/host", id: "host", tag: "host", rule: guard.Rule{Access: guard.Owner}, summary: "About this host"},
+		func(context.Context, *struct{}) (*struct{ Body HostInfo }, error) {
+			r := s.host.Report()
+			up := time.Since(r.Started)
+			out := HostInfo{
+				Version: s.cfg.Version, Commit: s.cfg.Commit, Node: s.cfg.Node, OS: runtime.GOOS + "/" + runtime.GOARCH,
+				StartedAt: r.Started.UnixMilli(), UptimeSeconds: int64(up.Seconds()), Uptime: up.Truncate(time.Second).String(),
+				Live: r.Live, Draining: r.Draining, Demo: r.Demo, DefaultPreset: s.cfg.DefaultPreset, Auth: s.keys != nil,
+				Limits: HostLimits{BodyBytes: guard.MaxJSON, Sockets: s.sockets.max, Streams: s.streams.max, EventsPerPage: pageEvents, BytesPerPage: pageBytes},
+			}
+			if s.cfg.Sandbox != nil {
+				out.Sandbox = s.cfg.Sandbox()
+			}
+			return &struct{ Body HostInfo }{out}, nil
+		})
+	register(s, route{method: "POST", path: "/host/drain", id: "drain", tag: "host", rule: guard.Rule{Access: guard.Owner, Body: guard.JSON}, status: http.StatusAccepted,
+		summary: "Take no new work and park agents at their next tool boundary"},
+		func(context.Context, *struct{}) (*struct{ Body struct{} }, error) {
+			s.host.Drain()
+			return &struct{ Body struct{} }{}, nil
+		})
+}
+
+type modelsOut struct {
+	Body struct {
+		Models  []model.Info `json:"models"`
+		Default model.Choice `json:"default"`
+	}
+}
+
+type providersOut struct {
+	Body struct {
+		Providers []model.ProviderInfo `json:"providers"`
+	}
+}
+
+func (s *Server) modelRoutes() {
+	owner := guard.Rule{Access: guard.Owner}
+	register(s, route{method: "GET", path: "/models", id: "list-models", tag: "models", rule: owner, summary: "The models that are known"},
+		func(context.Context, *struct{}) (*modelsOut, error) {
+			out := &modelsOut{}
+			out.Body.Models, out.Body.Default = s.host.Router().Models(), s.host.Router().Default()
+			if out.Body.Models == nil {
+				out.Body.Models = []model.Info{}
+			}
+			return out, nil
+		})
+	register(s, route{method: "GET", path: "/providers", id: "list-providers", tag: "models", rule: owner, summary: "Where models are served, and whether a key is there"},
+		func(context.Context, *struct{}) (*providersOut, error) {
+			out := &providersOut{}
+			out.Body.Providers = s.host.Router().Providers()
+			return out, nil
+		})
+	register(s, route{method: "PUT", path: "/providers/{id}/credential", id: "set-credential", tag: "models",
+		rule: guard.Rule{Access: guard.Owner, Body: guard.JSON}, status: http.StatusNoContent, summary: "Store a provider's key; it is never told again", errors: []int{404}},
+		func(ctx context.Context, in *struct {
+			ID   string `path:"id"`
+			Body struct {
+				Key string `json:"key" minLength:"1" maxLength:"4096"`
+			}
+		}) (*struct{}, error) {
+			name, err := s.keyName(in.ID)
+			if err != nil {
+				return nil, err
+			}
+			if err := s.host.Credentials().Set(name, in.Body.Key); err != nil {
+				return nil, refuse(codeValidation, "The key can't be stored: "+err.Error()+".")
+			}
+			return nil, nil
+		})
+	register(s, route{method: "DELETE", path: "/providers/{id}/credential", id: "delete-credential", tag: "models", rule: owner, status: http.StatusNoContent,
+		summary: "Forget a provider's stored key", errors: []int{404}},
+		func(ctx context.Context, in *struct {
+			ID string `path:"id"`
+		}) (*struct{}, error) {
+			name, err := s.keyName(in.ID)
+			if err != nil {
+				return nil, err
+			}
+			return nil, s.host.Credentials().Delete(name)
+		})
+}
+
+func (s *Server) keyName(provider string) (string, error) {
+	info, err := s.host.Router().Provider(provider)
+	if err != nil {
+		return "", refuse("provider-not-found", "There is no such provider.")
+	}
+	if info.KeyName == "" || s.host.Credentials() == nil {
+		return "", refuse(codeValidation, "This provider takes no key.")
+	}
+	return info.KeyName, nil
+}
