@@ -1,76 +1,249 @@
 // Package replay records model traffic and plays it back. Both are round trippers under any HTTP provider.
 //
-// A recording is a file of JSON lines, one per call, each with the canonical digest and body of the request and the exact bytes of the
-// response with their times. It holds no credential: request headers aren't recorded.
+// A recording is a file of JSON lines, one per call, in the order in which the calls ended: the session and call it belongs to, the canonical
+// body of the request with its digest, and the exact bytes of the response in the pieces and at the times in which they came. It holds no
+// credential: no request header and no query is recorded.
 package replay
 
 import (
-	"errors"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
 )
 
-// Annotate marks a request with its session and call. Give it to an adapter whose transport is a Recorder or a Player.
-func Annotate(r *http.Request, session string, call int) *http.Request { return r }
+// callKey files the session and call of a request in its context. An HTTP request has no other place that doesn't go over the wire.
+type callKey struct{}
 
-// Recorder passes requests on and writes each finished call to a writer.
-type Recorder struct{}
+// Key names a call.
+type Key struct {
+	Session string `json:"session"`
+	Call    int    `json:"call"`
+}
 
-// NewRecorder records what goes through next to w, one line a call. Writes are serialised.
-func NewRecorder(next http.RoundTripper, w io.Writer) *Recorder { return &Recorder{} }
+// Annotate marks a request with its session and call. Give it to an adapter whose transport is a Recorder or a Player. Requests without a
+// mark are numbered from 1 in order of arrival, in a session without a name.
+func Annotate(r *http.Request, session string, call int) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), callKey{}, Key{session, call}))
+}
+
+// Line is one recorded call.
+type Line struct {
+	Version int `json:"v"`
+	Key
+	Method string `json:"method"`
+	URL    string `json:"url"` // without user, query and fragment
+	// Digest is the lower-case hex SHA-256 of Request.
+	Digest string `json:"digest"`
+	// Request is the canonical body: keys sorted, no white space. A body that isn't JSON is a JSON string of its bytes.
+	Request json.RawMessage     `json:"request"`
+	Status  int                 `json:"status,omitempty"`
+	Header  map[string][]string `json:"header,omitempty"`
+	Pieces  []Piece             `json:"pieces,omitempty"`
+	// Error is how the connection failed: before the headers when Status is 0, else after the pieces.
+	Error string `json:"error,omitempty"`
+	// Closed says that the reader stopped before the end.
+	Closed bool `json:"closed,omitempty"`
+}
+
+// Piece is what one read gave.
+type Piece struct {
+	Ms   float64 `json:"ms"` // since the request was sent
+	Text string  `json:"text,omitempty"`
+	Data []byte  `json:"data,omitempty"` // base64, where the piece isn't UTF-8
+}
+
+func (p Piece) bytes() []byte {
+	if p.Data != nil {
+		return p.Data
+	}
+	return []byte(p.Text)
+}
+
+const version = 1
+
+// kept are the response headers that adapters look at.
+func kept(name string) bool {
+	return slices.Contains([]string{"Content-Type", "Retry-After", "Retry-After-Ms", "X-Request-Id", "Request-Id", "Location"}, name)
+}
+
+// Recorder passes requests on and writes each finished call to a writer. It is safe for concurrent use.
+type Recorder struct {
+	next http.RoundTripper
+	keys numbering
+
+	mu  sync.Mutex
+	out io.Writer
+	err error
+}
+
+// NewRecorder records what goes through next to w, one line and one write a call. Writes are serialised. A call is recorded when its response
+// is read to the end or closed.
+func NewRecorder(next http.RoundTripper, w io.Writer) *Recorder { return &Recorder{next: next, out: w} }
+
+// Err is the first failure of the writer. Calls go on after one, unrecorded.
+func (rec *Recorder) Err() error {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return rec.err
+}
 
 // RoundTrip implements http.RoundTripper.
 func (rec *Recorder) RoundTrip(r *http.Request) (*http.Response, error) {
-	return nil, errors.New("replay: not written yet")
+	r, body, err := withBody(r)
+	if err != nil {
+		return nil, err
+	}
+	line := newLine(rec.keys.of(r), r, body)
+	began := time.Now()
+	resp, err := rec.next.RoundTrip(r)
+	if err != nil {
+		line.Error = err.Error()
+		rec.write(line)
+		return nil, err
+	}
+	line.Status = resp.StatusCode
+	for name, values := range resp.Header {
+		if kept(name) {
+			if line.Header == nil {
+				line.Header = map[string][]string{}
+			}
+			line.Header[name] = values
+		}
+	}
+	resp.Body = &recording{rec: rec, line: line, src: resp.Body, began: began}
+	return resp, nil
 }
 
-// Options of playing.
-type Options struct {
-	// Lenient answers a request that differs from the recorded one all the same; Drifts tells.
-	Lenient bool
-	// Timed keeps the recorded times between pieces; else everything is played at once.
-	Timed bool
+func (rec *Recorder) write(line Line) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(line)
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	if rec.err != nil {
+		return
+	}
+	if err == nil {
+		_, err = rec.out.Write(buf.Bytes())
+	}
+	if err != nil {
+		rec.err = fmt.Errorf("record model call: %w", err)
+	}
 }
 
-// Player answers requests from a recording.
-type Player struct{}
-
-// NewPlayer reads a recording.
-func NewPlayer(r io.Reader, o Options) (*Player, error) { return &Player{}, nil }
-
-// RoundTrip answers from the recording. A request that differs is a *DriftError, one more than recorded a *ExtraCallError.
-func (p *Player) RoundTrip(r *http.Request) (*http.Response, error) {
-	return nil, errors.New("replay: not written yet")
+// recording is a response body that notes what is read from it.
+type recording struct {
+	rec   *Recorder
+	line  Line
+	src   io.ReadCloser
+	began time.Time
+	done  bool
 }
 
-// Finish reports calls that were recorded and not asked for, as a *MissingCallsError.
-func (p *Player) Finish() error { return nil }
-
-// Drifts lists the differences that a lenient player let pass.
-func (p *Player) Drifts() []*DriftError { return nil }
-
-// DriftError is a request that differs from the recorded one.
-type DriftError struct {
-	Session string
-	Call    int
-	// Fields lists what differs, as "path: recorded -> sent".
-	Fields []string
+func (b *recording) Read(p []byte) (int, error) {
+	n, err := b.src.Read(p)
+	if n > 0 {
+		piece := Piece{Ms: float64(time.Since(b.began).Microseconds()) / 1000}
+		if utf8.Valid(p[:n]) {
+			piece.Text = string(p[:n])
+		} else {
+			piece.Data = bytes.Clone(p[:n])
+		}
+		b.line.Pieces = append(b.line.Pieces, piece)
+	}
+	if err != nil {
+		if err != io.EOF {
+			b.line.Error = err.Error()
+		}
+		b.finish()
+	}
+	return n, err
 }
 
-// Error names the call and the first differences.
-func (e *DriftError) Error() string { return "" }
-
-// ExtraCallError is a call that the recording doesn't hold.
-type ExtraCallError struct {
-	Session string
-	Call    int
+func (b *recording) Close() error {
+	if !b.done {
+		b.line.Closed = true
+	}
+	b.finish()
+	return b.src.Close()
 }
 
-// Error names call and session.
-func (e *ExtraCallError) Error() string { return "" }
+func (b *recording) finish() {
+	if !b.done {
+		b.done = true
+		b.rec.write(b.line)
+	}
+}
 
-// MissingCallsError lists recorded calls that nobody made.
-type MissingCallsError struct{ Calls []string }
+// withBody reads the request's body and puts it back.
+func withBody(r *http.Request) (*http.Request, []byte, error) {
+	if r.Body == nil {
+		return r, nil, nil
+	}
+	body, err := io.ReadAll(r.Body)
+	_ = r.Body.Close()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read request body: %w", err)
+	}
+	r = r.Clone(r.Context())
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	return r, body, nil
+}
 
-// Error lists them.
-func (e *MissingCallsError) Error() string { return "" }
+func newLine(k Key, r *http.Request, body []byte) Line {
+	u := *r.URL
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	request := Canonical(body)
+	return Line{Version: version, Key: k, Method: r.Method, URL: u.String(), Request: request, Digest: Digest(request)}
+}
+
+// Canonical is the form of a body over which its digest is taken: JSON with sorted keys and without white space, numbers as they were written.
+func Canonical(body []byte) json.RawMessage {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil || dec.More() {
+		v = strings.ToValidUTF8(string(body), "\ufffd")
+	}
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return json.RawMessage("null") // values that were just decoded always encode
+	}
+	return bytes.TrimSpace(buf.Bytes())
+}
+
+// Digest is the lower-case hex SHA-256 of a canonical body.
+func Digest(canonical []byte) string {
+	sum := sha256.Sum256(canonical)
+	return hex.EncodeToString(sum[:])
+}
+
+// numbering names requests.
+type numbering struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (c *numbering) of(r *http.Request) Key {
+	if k, ok := r.Context().Value(callKey{}).(Key); ok {
+		return k
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	return Key{Call: c.n}
+}

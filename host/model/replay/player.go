@@ -1,0 +1,211 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Options of playing.
+type Options struct {
+	// Lenient answers a request that differs from the recorded one all the same; Drifts tells.
+	Lenient bool
+	// Timed keeps the recorded times between pieces; else everything is played at once.
+	Timed bool
+}
+
+// Player answers requests from a recording. It is safe for concurrent use.
+type Player struct {
+	options Options
+	keys    numbering
+
+	mu     sync.Mutex
+	left   map[Key][]Line
+	order  []Key
+	drifts []*DriftError
+}
+
+// NewPlayer reads a recording.
+func NewPlayer(r io.Reader, o Options) (*Player, error) {
+	p := &Player{options: o, left: map[Key][]Line{}}
+	dec := json.NewDecoder(r)
+	for n := 1; ; n++ {
+		var line Line
+		err := dec.Decode(&line)
+		if err == io.EOF {
+			return p, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read recording, call %d: %w", n, err)
+		}
+		if line.Version != version {
+			return nil, fmt.Errorf("read recording, call %d: version %d isn't %d", n, line.Version, version)
+		}
+		p.left[line.Key] = append(p.left[line.Key], line)
+		p.order = append(p.order, line.Key)
+	}
+}
+
+// Sessions lists the recorded sessions in the order of their first call.
+func (p *Player) Sessions() []string {
+	var out []string
+	for _, k := range p.order {
+		if !slices.Contains(out, k.Session) {
+			out = append(out, k.Session)
+		}
+	}
+	return out
+}
+
+// RoundTrip answers from the recording. A request that differs is a *DriftError, one more than recorded an *ExtraCallError.
+func (p *Player) RoundTrip(r *http.Request) (*http.Response, error) {
+	r, body, err := withBody(r)
+	if err != nil {
+		return nil, err
+	}
+	sent := newLine(p.keys.of(r), r, body)
+	line, err := p.take(sent)
+	if err != nil {
+		return nil, err
+	}
+	if line.Status == 0 {
+		return nil, errors.New(line.Error)
+	}
+	played := &playing{ctx: r.Context(), began: time.Now(), timed: p.options.Timed, pieces: line.Pieces, end: io.EOF}
+	if line.Error != "" || line.Closed {
+		played.end = io.ErrUnexpectedEOF
+	}
+	return &http.Response{
+		Status: fmt.Sprintf("%d %s", line.Status, http.StatusText(line.Status)), StatusCode: line.Status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header(line.Header).Clone(), Body: played, ContentLength: -1, Request: r,
+	}, nil
+}
+
+func (p *Player) take(sent Line) (Line, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	queue := p.left[sent.Key]
+	if len(queue) == 0 {
+		return Line{}, &ExtraCallError{sent.Key}
+	}
+	line := queue[0]
+	if line.Digest != sent.Digest {
+		drift := &DriftError{Key: sent.Key, Fields: Diff(line.Request, sent.Request)}
+		if !p.options.Lenient {
+			return Line{}, drift
+		}
+		p.drifts = append(p.drifts, drift)
+	}
+	p.left[sent.Key] = queue[1:]
+	return line, nil
+}
+
+// Finish reports calls that were recorded and not asked for, as a *MissingCallsError.
+func (p *Player) Finish() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var missing []Key
+	counted := map[Key]int{}
+	for _, k := range p.order {
+		if counted[k]++; counted[k] <= len(p.left[k]) {
+			missing = append(missing, k)
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	return &MissingCallsError{missing}
+}
+
+// Drifts lists the differences that a lenient player let pass.
+func (p *Player) Drifts() []*DriftError {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.drifts)
+}
+
+// DriftError is a request that differs from the recorded one.
+type DriftError struct {
+	Key
+	// Fields lists what differs, as "path: recorded -> sent".
+	Fields []string
+}
+
+// Error names the call and what differs.
+func (e *DriftError) Error() string {
+	return fmt.Sprintf("replay: %s differs from the recording:\n  %s", e.Key, strings.Join(e.Fields, "\n  "))
+}
+
+// ExtraCallError is a call that the recording doesn't hold.
+type ExtraCallError struct{ Key }
+
+// Error names call and session.
+func (e *ExtraCallError) Error() string {
+	return fmt.Sprintf("replay: %s isn't in the recording", e.Key)
+}
+
+// MissingCallsError lists recorded calls that nobody made.
+type MissingCallsError struct{ Calls []Key }
+
+// Error lists them.
+func (e *MissingCallsError) Error() string {
+	names := make([]string, len(e.Calls))
+	for i, k := range e.Calls {
+		names[i] = k.String()
+	}
+	return fmt.Sprintf("replay: %d recorded calls were never made: %s", len(names), strings.Join(names, "; "))
+}
+
+// String names the call and its session.
+func (k Key) String() string { return fmt.Sprintf("call %d of session %q", k.Call, k.Session) }
+
+// playing is the body of a played response. A read gives at most one piece, so borders are as recorded.
+type playing struct {
+	ctx    context.Context // the request's
+	began  time.Time
+	timed  bool
+	pieces []Piece
+	rest   []byte
+	end    error
+}
+
+func (b *playing) Read(dst []byte) (int, error) {
+	for len(b.rest) == 0 {
+		if err := b.ctx.Err(); err != nil {
+			return 0, err
+		}
+		if len(b.pieces) == 0 {
+			return 0, b.end
+		}
+		if err := b.wait(b.pieces[0].Ms); err != nil {
+			return 0, err
+		}
+		b.rest, b.pieces = b.pieces[0].bytes(), b.pieces[1:]
+	}
+	n := copy(dst, b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+func (b *playing) wait(ms float64) error {
+	if !b.timed {
+		return nil
+	}
+	timer := time.NewTimer(time.Duration(ms*float64(time.Millisecond)) - time.Since(b.began))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-b.ctx.Done():
+		return b.ctx.Err()
+	}
+}
+
+func (b *playing) Close() error { return nil }

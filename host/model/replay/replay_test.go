@@ -1,0 +1,296 @@
+package replay_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/dsh-web/dsh-web/host/model/replay"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func post(t *testing.T, rt http.RoundTripper, url, session string, call int, body string) (int, string, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer sk-secret")
+	if session != "" {
+		r = replay.Annotate(r, session, call)
+	}
+	resp, err := rt.RoundTrip(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(raw), err
+}
+
+// record drives a server and returns what was recorded.
+func record(t *testing.T, handler http.HandlerFunc, drive func(rt http.RoundTripper, url string)) string {
+	t.Helper()
+	srv := httptest.NewServer(handler)
+	defer srv.Close()
+	var out bytes.Buffer
+	rec := replay.NewRecorder(srv.Client().Transport, &out)
+	drive(rec, srv.URL+"/v1/chat/completions?key=sk-secret")
+	if err := rec.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Set-Cookie", "secret=1")
+	for _, s := range []string{"data: ", "\xe2\x82", "\xac\n\n", string(body)} {
+		_, _ = io.WriteString(w, s)
+		_ = http.NewResponseController(w).Flush()
+	}
+}
+
+func TestRecordAndPlay(t *testing.T) {
+	drive := func(rt http.RoundTripper, url string) []string {
+		var got []string
+		for i, session := range []string{"a", "b", "a", "a"} {
+			status, body, err := post(t, rt, url, session, max(i, 1), fmt.Sprintf(`{"b":%d.0, "a":"<x>"}`, i))
+			got = append(got, fmt.Sprint(status, body, err))
+		}
+		return got
+	}
+	var live []string
+	file := record(t, echo, func(rt http.RoundTripper, url string) { live = drive(rt, url) })
+	if strings.Contains(file, "sk-secret") || strings.Contains(file, "secret=1") {
+		t.Errorf("the recording holds a secret:\n%s", file)
+	}
+	if n := strings.Count(file, "\n"); n != 4 {
+		t.Errorf("%d lines", n)
+	}
+	for range 2 { // playing twice gives the same
+		p, err := replay.NewPlayer(strings.NewReader(file), replay.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(live, drive(p, "http://elsewhere/x")); d != "" {
+			t.Errorf("played differently (-live +played):\n%s", d)
+		}
+		if err := p.Finish(); err != nil {
+			t.Error(err)
+		}
+		if d := cmp.Diff([]string{"a", "b"}, p.Sessions()); d != "" {
+			t.Error(d)
+		}
+	}
+}
+
+func TestKeyOrderDoesNotMatter(t *testing.T) {
+	a, b := replay.Canonical([]byte(`{"a": 1, "b": [1.0, "é"]}`)), replay.Canonical([]byte(`{"b":[1.0,"é"],"a":1}`))
+	if replay.Digest(a) != replay.Digest(b) {
+		t.Errorf("%s and %s", a, b)
+	}
+	if replay.Digest(a) == replay.Digest(replay.Canonical([]byte(`{"a": 1, "b": [1, "é"]}`))) {
+		t.Error("1.0 and 1 are other bytes on the wire")
+	}
+}
+
+func TestDrift(t *testing.T) {
+	long := strings.Repeat("x", 500)
+	file := record(t, echo, func(rt http.RoundTripper, url string) {
+		_, _, _ = post(t, rt, url, "s", 1, `{"model":"m","messages":[{"role":"user","content":"`+long+`a"}],"old":true}`)
+	})
+	drifted := `{"model":"n","messages":[{"role":"user","content":"` + long + `b"},{"role":"user"}],"new":{}}`
+	want := []string{
+		`messages[0].content: ..."` + strings.Repeat("x", 20) + `a" -> ..."` + strings.Repeat("x", 20) + `b"`,
+		`messages[1]: (absent) -> {"role":"user"}`, `model: "m" -> "n"`, `new: (absent) -> {}`, `old: true -> (absent)`,
+	}
+	t.Run("strict", func(t *testing.T) {
+		p, err := replay.NewPlayer(strings.NewReader(file), replay.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = post(t, p, "http://x", "s", 1, drifted)
+		var drift *replay.DriftError
+		if !errors.As(err, &drift) || !strings.Contains(err.Error(), `call 1 of session "s"`) {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, drift.Fields); d != "" {
+			t.Error(d)
+		}
+		if p.Finish() == nil {
+			t.Error("the call counts as made")
+		}
+	})
+	t.Run("lenient", func(t *testing.T) {
+		p, err := replay.NewPlayer(strings.NewReader(file), replay.Options{Lenient: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status, _, err := post(t, p, "http://x", "s", 1, drifted); status != 200 || err != nil {
+			t.Fatal(status, err)
+		}
+		if len(p.Drifts()) != 1 || p.Finish() != nil {
+			t.Errorf("%v, %v", p.Drifts(), p.Finish())
+		}
+	})
+}
+
+func TestTooManyAndTooFew(t *testing.T) {
+	file := record(t, echo, func(rt http.RoundTripper, url string) {
+		for i := range 3 {
+			_, _, _ = post(t, rt, url, "s", i+1, `{}`)
+		}
+	})
+	p, err := replay.NewPlayer(strings.NewReader(file), replay.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := post(t, p, "http://x", "s", 2, `{}`); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = post(t, p, "http://x", "s", 2, `{}`)
+	var extra *replay.ExtraCallError
+	if !errors.As(err, &extra) || !strings.Contains(err.Error(), `call 2 of session "s"`) {
+		t.Error(err)
+	}
+	var missing *replay.MissingCallsError
+	if err := p.Finish(); !errors.As(err, &missing) || len(missing.Calls) != 2 || !strings.Contains(err.Error(), `call 3 of session "s"`) {
+		t.Error(err)
+	}
+}
+
+// A retry may carry the number of the call it repeats: then the recorded answers come in order.
+func TestRepeatedKey(t *testing.T) {
+	n := 0
+	file := record(t, func(w http.ResponseWriter, _ *http.Request) {
+		if n++; n == 1 {
+			w.Header().Set("Retry-After", "2")
+			w.WriteHeader(529)
+		}
+		_, _ = io.WriteString(w, fmt.Sprint(n))
+	}, func(rt http.RoundTripper, url string) {
+		for range 2 {
+			_, _, _ = post(t, rt, url, "s", 1, `{}`)
+		}
+	})
+	p, err := replay.NewPlayer(strings.NewReader(file), replay.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"529 1", "200 2"} {
+		status, body, err := post(t, p, "http://x", "s", 1, `{}`)
+		if got := fmt.Sprint(status, " ", body); got != want || err != nil {
+			t.Errorf("got %s, %v, want %s", got, err, want)
+		}
+	}
+}
+
+func TestFailures(t *testing.T) {
+	file := record(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "half")
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}, func(rt http.RoundTripper, url string) {
+		if _, body, err := post(t, rt, url, "", 0, `not JSON`); body != "half" || err == nil {
+			t.Errorf("live: %q, %v", body, err)
+		}
+	})
+	p, err := replay.NewPlayer(strings.NewReader(file), replay.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, body, err := post(t, p, "http://x", "", 0, `not JSON`); body != "half" || err == nil {
+		t.Errorf("played: %q, %v", body, err)
+	}
+	var out bytes.Buffer
+	rec := replay.NewRecorder(&http.Transport{}, &out)
+	if _, _, err := post(t, rec, "http://127.0.0.1:1/", "s", 1, `{}`); err == nil {
+		t.Fatal("port 1 answers")
+	}
+	if p, err = replay.NewPlayer(&out, replay.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := post(t, p, "http://x", "s", 1, `{}`); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Error(err)
+	}
+	if _, err := replay.NewPlayer(strings.NewReader(`{"v":9}`), replay.Options{}); err == nil {
+		t.Error("a newer recording was read")
+	}
+	if _, err := replay.NewPlayer(strings.NewReader(`{"v":1}`+"\n{"), replay.Options{}); err == nil || !strings.Contains(err.Error(), "call 2") {
+		t.Error(err)
+	}
+}
+
+func TestTimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := `{"v":1,"session":"s","call":1,"digest":"` + replay.Digest([]byte("{}")) + `","request":{},"status":200,"pieces":[{"ms":10,"text":"a"},{"ms":2000,"text":"b"}]}`
+		p, err := replay.NewPlayer(strings.NewReader(file), replay.Options{Timed: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if _, body, err := post(t, p, "http://x", "s", 1, "{}"); body != "ab" || err != nil || time.Since(began) != 2*time.Second {
+			t.Errorf("%q after %v, %v", body, time.Since(began), err)
+		}
+		if p, err = replay.NewPlayer(strings.NewReader(file), replay.Options{Timed: true}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := p.RoundTrip(replay.Annotate(r, "s", 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(resp.Body); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestConcurrentRecording(t *testing.T) {
+	file := record(t, echo, func(rt http.RoundTripper, url string) {
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() { _, _, _ = post(t, rt, url, fmt.Sprint("s", i), 1, `{}`) })
+		}
+		wg.Wait()
+	})
+	if p, err := replay.NewPlayer(strings.NewReader(file), replay.Options{}); err != nil || len(p.Sessions()) != 20 {
+		t.Error(err)
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("disk full") }
+
+func TestWriterFails(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(echo))
+	defer srv.Close()
+	rec := replay.NewRecorder(srv.Client().Transport, full{})
+	if status, _, err := post(t, rec, srv.URL, "s", 1, `{}`); status != 200 || err != nil {
+		t.Errorf("the call failed with the recording: %v", err)
+	}
+	if err := rec.Err(); err == nil || !strings.Contains(err.Error(), "disk full") {
+		t.Error(err)
+	}
+}
