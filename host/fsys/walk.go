@@ -117,7 +117,6 @@ func (w *walk) find(path string) (place, fs.FileInfo, error) {
 		return place{}, nil, err
 	}
 	todo := split(rest)
-	slash := strings.HasSuffix(path, "/")
 	for len(todo) > 0 {
 		name := todo[0]
 		todo = todo[1:]
@@ -127,9 +126,6 @@ func (w *walk) find(path string) (place, fs.FileInfo, error) {
 			return place{}, nil, err
 		}
 		if fi != nil {
-			if slash && !fi.IsDir() {
-				return place{}, nil, fmt.Errorf("%s: %w", w.asked, ErrNotDirectory)
-			}
 			return w.place(name, fi), fi, nil
 		}
 		todo = next
@@ -310,7 +306,7 @@ func (w *walk) permit(names []string, fi fs.FileInfo) error {
 	return nil
 }
 
-// split gives the names of a path; empty ones say nothing.
+// split gives the names of a path. Empty ones say nothing, but a slash at the end says that there is a directory.
 func split(path string) []string {
 	names := strings.Split(path, "/")
 	kept := names[:0]
@@ -318,6 +314,9 @@ func split(path string) []string {
 		if n != "" {
 			kept = append(kept, n)
 		}
+	}
+	if strings.HasSuffix(path, "/") {
+		kept = append(kept, ".")
 	}
 	return kept
 }
@@ -334,5 +333,9 @@ func lexical(path string) string {
 			kept = append(kept, n)
 		}
 	}
-	return "/" + strings.Join(kept, "/")
+	clean := "/" + strings.Join(kept, "/")
+	if strings.HasSuffix(path, "/") && len(kept) > 0 {
+		clean += "/"
+	}
+	return clean
 }
