@@ -56,6 +56,9 @@ func catalogue() []kind {
 		fsLocalRow(),
 		fsHostRow(),
 		editorRow(),
+		filesRow(),
+		searchRow(),
+		todoRow(),
 		toolOrderRow(),
 	}
 }

@@ -6,7 +6,10 @@ import (
 
 	"github.com/dsh-web/dsh-web/host/fsys"
 	"github.com/dsh-web/dsh-web/host/scope"
+	"github.com/dsh-web/dsh-web/tools"
 	"github.com/dsh-web/dsh-web/tools/editor"
+	"github.com/dsh-web/dsh-web/tools/files"
+	"github.com/dsh-web/dsh-web/tools/search"
 )
 
 // fsLocalRow provides the bare file system of the machine.
@@ -50,11 +53,58 @@ func editorRow() kind {
 			if err != nil {
 				return err
 			}
-			tool, err := editor.New(c, editor.Options{Files: files, Workspace: at.Session.Workspace, Images: at.Session.Images})
+			tool, err := editor.New(c, at.editorOptions(files))
 			if err != nil {
 				return err
 			}
 			return at.Tools.Add(at.scope, tool)
 		}}
 	})
+}
+
+func (at site) editorOptions(files fsys.Provider) editor.Options {
+	return editor.Options{Files: files, Workspace: at.Session.Workspace, Images: at.Session.Images}
+}
+
+// filesRow is the editor's engine as four tools.
+func filesRow() kind {
+	return kindOf("tool-files", files.DefaultConfig, func(c files.Config) ready {
+		return ready{needs: []need{needs(realm.fs)}, mount: func(_ context.Context, at site) error {
+			provider, err := scope.Require(at.scope, realm.fs)
+			if err != nil {
+				return err
+			}
+			set, err := files.New(c, at.editorOptions(provider))
+			if err != nil {
+				return err
+			}
+			return at.addTools(set)
+		}}
+	})
+}
+
+// searchRow finds text and files.
+func searchRow() kind {
+	return kindOf("tool-search", search.DefaultConfig, func(c search.Config) ready {
+		return ready{needs: []need{needs(realm.fs)}, mount: func(_ context.Context, at site) error {
+			provider, err := scope.Require(at.scope, realm.fs)
+			if err != nil {
+				return err
+			}
+			set, err := search.New(c, provider, at.Session.Workspace)
+			if err != nil {
+				return err
+			}
+			return at.addTools(set)
+		}}
+	})
+}
+
+func (at site) addTools(set []tools.Tool) error {
+	for _, tool := range set {
+		if err := at.Tools.Add(at.scope, tool); err != nil {
+			return err
+		}
+	}
+	return nil
 }
