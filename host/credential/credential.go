@@ -41,13 +41,15 @@ type Store struct {
 	dir string
 	env func(string) (string, bool)
 
-	mu    sync.Mutex          // serialises writers of the file, guards extra
-	extra map[string]struct{} // values that live elsewhere but must be redacted
+	writing sync.Mutex // serialises writers of the file
+
+	mu    sync.Mutex
+	extra map[string]int // values that live elsewhere but must be redacted, with how many want it
 }
 
 // New makes a store over a data directory; dir "" means the environment alone. env is os.LookupEnv outside tests.
 func New(dir string, env func(string) (string, bool)) *Store {
-	return &Store{dir: dir, env: env, extra: map[string]struct{}{}}
+	return &Store{dir: dir, env: env, extra: map[string]int{}}
 }
 
 // Lookup finds a value by name. Damaged files count as empty here; Check reports them.
@@ -107,21 +109,24 @@ func (s *Store) Delete(name string) error {
 // Protect adds a value that must be redacted though it isn't stored here, such as a session's own key; release takes it back.
 func (s *Store) Protect(value string) (release func()) {
 	value = strings.TrimSpace(value)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, known := s.extra[value]; known || len(value) < minSecret {
+	if len(value) < minSecret {
 		return func() {}
 	}
-	s.extra[value] = struct{}{}
-	return func() {
+	s.mu.Lock()
+	s.extra[value]++
+	s.mu.Unlock()
+	return sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.extra, value)
-	}
+		if s.extra[value]--; s.extra[value] == 0 {
+			delete(s.extra, value)
+		}
+	})
 }
 
-// Values lists the secret values to redact, longest first: every stored key, every value in .env and the environment whose name says
-// that it is one (names that end in _API_KEY, _TOKEN, _SECRET or _PASSWORD, of those asked for by names), and every protected value.
+// Values lists the secret values to redact, longest first: every stored key and what the environment has under its name, what the environment
+// has under the given names, every value in .env whose name says that it is one (it ends in _KEY, _TOKEN, _SECRET or _PASSWORD), and every
+// protected value. Values of fewer than 8 characters are left out.
 func (s *Store) Values(names ...string) []string {
 	set := map[string]struct{}{}
 	add := func(v string) {
@@ -215,8 +220,8 @@ func (s *Store) change(name string, edit func(map[string]string)) error {
 	if s.dir == "" {
 		return errors.New("there is no data directory to store a key in")
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
 	all, err := s.readFile()
 	if err != nil {
 		return err
