@@ -319,15 +319,11 @@ func (c *committer) add(w *work, e Event, encoded []byte, p Payload) error {
 	w.events = append(w.events, e)
 	w.encoded = append(w.encoded, Encoded{Seq: e.Seq, Data: encoded})
 	c.size += len(encoded)
+	if text := searchedText(p); text != "" {
+		w.change.Texts = append(w.change.Texts, Text{Seq: e.Seq, Text: FoldText(text)})
+	}
 	switch p := p.(type) {
-	case UserMessage:
-		if p.Source.Kind == model.SourceUser {
-			w.text(e.Seq, p.Text())
-		}
-	case AssistantMessage:
-		w.text(e.Seq, p.Message.Text())
-		w.clear = true
-	case TurnEnd:
+	case AssistantMessage, TurnEnd:
 		w.clear = true
 	case ToolResult:
 		w.results = append(w.results, p.Message.Source.CallID)
@@ -337,12 +333,6 @@ func (c *committer) add(w *work, e Event, encoded []byte, p Payload) error {
 		w.info.Model = ModelRef{Provider: p.Header.Config.Provider, Model: p.Header.Config.Model}
 	}
 	return nil
-}
-
-func (w *work) text(seq int64, text string) {
-	if text != "" {
-		w.change.Texts = append(w.change.Texts, Text{Seq: seq, Text: FoldText(text)})
-	}
 }
 
 func (c *committer) touch(w *work) {

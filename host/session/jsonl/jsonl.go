@@ -1,0 +1,332 @@
+// Package jsonl keeps each session in one plain file of JSON lines: the store of the standalone profile, and the form of exports.
+//
+// Layout: ROOT/--PROJECT--/ID/session.jsonl, the header on the first line and then one event a line, in canonical encoding. What belongs to a
+// session beside its log lies next to that file. Files are 0600 in 0700 directories. Several processes may share a root; a session has one
+// writer, by a lock. Commit appends with one write for each session and syncs; a torn last line is dropped, a damaged line before it makes
+// that session read-only, with the number of the line. Lists read every file that changed, so this store is for some hundreds of sessions.
+package jsonl
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/dsh-web/dsh-web/host/session"
+)
+
+const (
+	logName     = "session.jsonl"
+	lockName    = "lock"
+	metaName    = "meta.json"
+	partialName = "partial.jsonl"
+	logIDName   = ".log-id"
+)
+
+// maxID is the longest id in bytes, maxName the longest escaped form before it is hashed.
+const (
+	maxID   = 1024
+	maxName = 200
+)
+
+// Options configure a store.
+type Options struct {
+	// ReadOnly refuses every commit and takes no lock.
+	ReadOnly bool
+}
+
+// Store is the store of one root. Close it.
+type Store struct {
+	root     string
+	readOnly bool
+	logID    string
+
+	mu     sync.Mutex // guards everything below, and serialises commits with reads of the index
+	files  map[string]*file
+	epoch  int64
+	closed bool
+}
+
+var _ session.Store = (*Store)(nil)
+
+// Open opens a root and makes it when it is missing.
+func Open(root string, opts Options) (*Store, error) {
+	s := &Store{root: root, readOnly: opts.ReadOnly, files: map[string]*file{}}
+	if opts.ReadOnly {
+		if _, err := os.Stat(root); err != nil {
+			return nil, fmt.Errorf("open sessions: %w", err)
+		}
+		s.logID = "read-only"
+		return s, nil
+	}
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return nil, fmt.Errorf("open sessions: %w", err)
+	}
+	path := filepath.Join(root, logIDName)
+	id, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		var b [16]byte
+		if _, err := rand.Read(b[:]); err != nil {
+			return nil, fmt.Errorf("make log id: %w", err)
+		}
+		id = []byte(hex.EncodeToString(b[:]))
+		err = writeFile(path, id)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open sessions: %w", err)
+	}
+	s.logID = strings.TrimSpace(string(id))
+	return s, nil
+}
+
+// LogID is random and belongs to the root for life.
+func (s *Store) LogID() string { return s.logID }
+
+// Acquire makes the caller the owner of this Store value. Other processes are kept away from single sessions by their locks.
+func (s *Store) Acquire(context.Context) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return 0, session.ErrClosed
+	}
+	s.epoch++
+	return s.epoch, nil
+}
+
+// Close gives back files and locks. A second one does nothing.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	var errs []error
+	for _, f := range s.files {
+		errs = append(errs, f.close())
+	}
+	s.files = map[string]*file{}
+	return errors.Join(errs...)
+}
+
+// ProjectName is the directory name of a working directory.
+func ProjectName(cwd string) string {
+	var b strings.Builder
+	dash := false
+	for _, r := range cwd {
+		if r == '/' || r == '\\' || r == ':' {
+			dash = true
+			continue
+		}
+		if dash && b.Len() > 0 {
+			b.WriteByte('-')
+		}
+		dash = false
+		b.WriteRune(r)
+	}
+	name := strings.TrimLeft(strings.ReplaceAll(b.String(), "\x00", "_"), "-")
+	if name == "" {
+		name = "_no-cwd"
+	}
+	if runes := []rune(name); len(runes) > 251 {
+		name = string(runes[:251])
+	}
+	for len(name) > 251 { // a file name counts bytes
+		runes := []rune(name)
+		name = string(runes[:len(runes)-1])
+	}
+	return "--" + name + "--"
+}
+
+// FileName is the directory name of a session: letters, digits, dot, dash and underscore stay, except a dot in front; every other byte
+// becomes %XX. A longer name than 200 bytes becomes a hash. Two ids never share a name.
+func FileName(id string) (string, error) {
+	if id == "" {
+		return "", errors.New("the session id is empty")
+	}
+	if len(id) > maxID {
+		return "", fmt.Errorf("the session id has %d bytes; at most %d are allowed", len(id), maxID)
+	}
+	var b strings.Builder
+	for i := range len(id) {
+		c := id[i]
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-', c == '.' && i > 0:
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	if b.Len() > maxName {
+		sum := sha256.Sum256([]byte(id))
+		return "%hash-" + hex.EncodeToString(sum[:]), nil
+	}
+	return b.String(), nil
+}
+
+// find gives the file of a session, loaded up to its present end; s.mu is held.
+func (s *Store) findLocked(id string) (*file, error) {
+	if s.closed {
+		return nil, session.ErrClosed
+	}
+	if f := s.files[id]; f != nil {
+		if err := f.refresh(); err != nil {
+			if errors.Is(err, os.ErrNotExist) && !f.owned() {
+				delete(s.files, id)
+				return nil, session.ErrNotFound
+			}
+			return nil, err
+		}
+		return f, nil
+	}
+	name, err := FileName(id)
+	if err != nil {
+		return nil, session.ErrNotFound
+	}
+	projects, err := os.ReadDir(s.root)
+	if err != nil {
+		return nil, fmt.Errorf("find session: %w", err)
+	}
+	for _, p := range projects {
+		dir := filepath.Join(s.root, p.Name(), name)
+		if !isProject(p) || !exists(filepath.Join(dir, logName)) {
+			continue
+		}
+		f, err := loadFile(dir)
+		if err != nil {
+			return nil, err
+		}
+		if f.info.ID != id {
+			f.info.ID, f.header.ID = id, id
+			f.damage(1, "the header names another session")
+		}
+		s.files[id] = f
+		return f, nil
+	}
+	return nil, session.ErrNotFound
+}
+
+func isProject(e os.DirEntry) bool {
+	return e.IsDir() && strings.HasPrefix(e.Name(), "--") && strings.HasSuffix(e.Name(), "--")
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// Info reads what lists show of one session.
+func (s *Store) Info(_ context.Context, id string) (session.Info, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, err := s.findLocked(id)
+	if err != nil {
+		return session.Info{}, err
+	}
+	return f.info, nil
+}
+
+// Read gives the encoded events of a range.
+func (s *Store) Read(_ context.Context, id string, r session.Range) ([][]byte, error) {
+	s.mu.Lock()
+	f, err := s.findLocked(id)
+	if err != nil {
+		s.mu.Unlock()
+		return nil, err
+	}
+	path, lines, whole := f.path(logName), f.lines, f.info.Damage == "" || !f.broken
+	s.mu.Unlock()
+	return readLines(id, path, lines, r, whole)
+}
+
+// Document reads a private document.
+func (s *Store) Document(_ context.Context, id string, kind session.DocumentKind) ([]byte, error) {
+	s.mu.Lock()
+	f, err := s.findLocked(id)
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	body, err := os.ReadFile(f.path(documentName(kind)))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s of session %s: %w", kind, id, err)
+	}
+	return body, nil
+}
+
+func documentName(kind session.DocumentKind) string { return "document-" + string(kind) }
+
+// Commit appends every change, one session after the other, and undoes what it did when one fails.
+func (s *Store) Commit(epoch int64, changes []session.Change) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return session.ErrClosed
+	}
+	if s.readOnly {
+		return fmt.Errorf("write sessions: %w", session.ErrReadOnly)
+	}
+	if epoch != s.epoch {
+		return session.ErrStaleEpoch
+	}
+	var undo []func()
+	for i := range changes {
+		if err := s.commitLocked(&changes[i], &undo); err != nil {
+			for k := len(undo) - 1; k >= 0; k-- {
+				undo[k]()
+			}
+			return fmt.Errorf("write session %q: %w", changes[i].ID, err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) commitLocked(c *session.Change, undo *[]func()) error {
+	var f *file
+	var err error
+	if c.Create {
+		if _, err := s.findLocked(c.ID); err == nil {
+			return session.ErrExists
+		} else if !errors.Is(err, session.ErrNotFound) {
+			return err
+		}
+		name, err := FileName(c.ID)
+		if err != nil {
+			return err
+		}
+		f, err = createFile(filepath.Join(s.root, ProjectName(c.Info.Cwd), name), c)
+		if err != nil {
+			return err
+		}
+		s.files[c.ID] = f
+		*undo = append(*undo, func() {
+			delete(s.files, c.ID)
+			_ = f.close()
+			_ = os.RemoveAll(f.dir) // the commit's own failure is what the caller hears
+		})
+	} else {
+		if f, err = s.findLocked(c.ID); err != nil {
+			return err
+		}
+		if err := f.own(); err != nil {
+			return err
+		}
+		if err := f.append(c, undo); err != nil {
+			return err
+		}
+	}
+	if err := f.appendPartials(c, undo); err != nil {
+		return err
+	}
+	if c.Delete {
+		delete(s.files, c.ID)
+		return errors.Join(f.close(), os.RemoveAll(f.dir))
+	}
+	return nil
+}
