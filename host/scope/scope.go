@@ -287,6 +287,9 @@ func (e *effect) undo(ctx context.Context) error {
 	if e.inline {
 		return e.release(ctx)
 	}
+	if ctx.Done() == nil { // nobody would leave it behind
+		return contain(func() error { return e.release(ctx) })
+	}
 	done := make(chan struct{})
 	var err error
 	go func() {

@@ -251,6 +251,7 @@ func TestDeadlineNamesWhatDidNotStop(t *testing.T) {
 		let := make(chan struct{})
 		var released []string
 		own(t, agent, "quick", func(context.Context) error { released = append(released, "quick"); return nil })
+		own(t, agent, "boom", func(context.Context) error { panic("released badly") })
 		own(t, agent, "slow release", func(context.Context) error { <-let; return nil })
 		if err := agent.Go("deaf loop", func(context.Context) error { <-let; return nil }); err != nil {
 			t.Fatal(err)
@@ -273,7 +274,7 @@ func TestDeadlineNamesWhatDidNotStop(t *testing.T) {
 		defer cancel()
 		start := time.Now()
 		err := root.Close(ctx)
-		wantError(t, err, "host/agent: slow release: did not stop", "host/agent: deaf loop: did not stop", "host/agent: slow start: did not stop")
+		wantError(t, err, "host/agent: slow release: did not stop", "host/agent: deaf loop: did not stop", "host/agent: slow start: did not stop", "host/agent: boom: panic: released badly")
 		if d := time.Since(start); d < 2*time.Second || d > 2*time.Second+4*grace {
 			t.Errorf("Close took %v", d)
 		}
