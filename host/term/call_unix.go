@@ -393,6 +393,7 @@ func (c *call) conclude(s *shell, j *job, v verdict) (Outcome, error) {
 	switch v {
 	case finished:
 		c.settle(s, j)
+		_ = s.modes(sane)
 		if c.out.TimedOut && c.t.resets() {
 			c.out.Reset = true
 			err = c.t.slay(s)
@@ -460,7 +461,6 @@ func (c *call) settle(s *shell, j *job) {
 			t.exported = dump
 		}
 	}
-	_ = s.modes(sane)
 	if c.resent > 0 {
 		s.forgetComplaints()
 	}

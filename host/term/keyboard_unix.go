@@ -146,6 +146,7 @@ func (k *Keyboard) leave(c *call, s *shell, j *job, v verdict) {
 	}
 	if v == finished {
 		c.settle(s, j)
+		_ = s.modes(sane)
 		_ = s.resize(Rows, Cols)
 		s.mu.Lock()
 		s.takeIdleLocked() // prompts and echoes: nothing that concerns the model

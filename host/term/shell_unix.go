@@ -34,7 +34,6 @@ type shell struct {
 	pid     int
 	tag     proc.Tag
 	procs   *proc.Instance
-	env     []string
 	ring    *ring
 	buffers *sync.Pool
 
@@ -86,7 +85,7 @@ type job struct {
 // spawn starts a shell in dir, an existing directory. Nothing has run in it yet when it returns, and everything it will start carries tag.
 func spawn(procs *proc.Instance, tag proc.Tag, dir string, env []string, r *ring, buffers *sync.Pool) (s *shell, err error) {
 	s = &shell{
-		tag: tag, procs: procs, env: env, ring: r, buffers: buffers, born: time.Now(),
+		tag: tag, procs: procs, ring: r, buffers: buffers, born: time.Now(),
 		gone: make(chan struct{}), silent: make(chan struct{}), abandoned: make(chan struct{}),
 	}
 	var open []*os.File

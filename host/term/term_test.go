@@ -73,11 +73,3 @@ func runReq(t testing.TB, ctx context.Context, ts *term.Terminals, req term.Requ
 	}
 	return b.String(), out
 }
-
-func TestSmoke(t *testing.T) {
-	ts := open(t, term.Shell{Restore: true})
-	for _, c := range []string{"echo hi", "false", "echo $?", "cd /usr; export A=1", "echo $PWD $A", "(exit 7)", "echo $?", "set -x; echo x", "echo y", "set +x", "exit 3", "echo $PWD $A; pwd"} {
-		s, o := run(t, ts, c)
-		t.Logf("%q → %q %+v", c, s, o)
-	}
-}

@@ -131,8 +131,8 @@ func random(rnd *rand.Rand, n int) (command, output string, status int) {
 		output += "\n"
 	}
 	quoted := "'" + strings.ReplaceAll(output, "'", `'\''`) + "'"
-	switch rnd.IntN(5) {
-	case 0:
+	switch rnd.IntN(12) {
+	default:
 		command = "printf %s " + quoted
 	case 1:
 		command = "(printf %s " + quoted + " >&2)"
