@@ -50,6 +50,8 @@ func TestBrokenPresets(t *testing.T) {
 		{"isolate on a leaf", "version: 1\nrows:\n  - {id: a, use: fs-local, isolate: [fs]}\n", "3:10", "isolate belongs to a group"},
 		{"isolate unknown", "version: 1\nrows:\n  - id: a\n    isolate: [net]\n    rows: []\n", "4:15", `there is no service "net" to isolate; it can be fs or terminals`},
 		{"duplicate id", "version: 1\nrows:\n  - {id: a, use: runtime-context}\n  - id: g\n    rows:\n      - {id: a, use: fs-local}\n", "6:14", "row a: the id is taken; the first row with it is at"},
+		{"duplicate id side by side", "version: 1\nrows:\n  - {id: a, use: runtime-context}\n  - {id: a, use: tool-todo}\n", "4:10", "row a: the id is taken; the first row with it is at"},
+		{"duplicate id in a variant", "version: 1\nextends: minimal\nrows:\n  - {id: bash, with: {timeout: 1s}}\n  - {id: bash, with: {timeout: 2s}}\n", "5:10", "row bash: the id is taken; the first row with it is at"},
 		{"other os", "version: 1\nrows:\n  - {id: a, use: runtime-context, os: [plan9, darwin]}\n", "3:40", "row a needs plan9 or darwin, and this is linux"},
 		{"cycle", "version: 1\nextends: test\n", "2:10", "extends goes in a circle: test, test"},
 		{"unknown base", "version: 1\nextends: nothing-there\n", "2:10", `extends: there is no preset "nothing-there"; there are `},

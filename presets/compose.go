@@ -135,6 +135,9 @@ func (z resolver) merge(doc *document, chain []string) (rows []*row, warnings []
 		}
 		*list = slices.Delete(*list, i, i+1)
 	}
+	if err := distinct(doc.Rows, map[string]value{}); err != nil {
+		return nil, nil, err
+	}
 	base := rows // for the settings that a replaced row keeps
 	for _, d := range doc.Rows {
 		r, err := build(d, base, 1)
@@ -150,6 +153,26 @@ func (z resolver) merge(doc *document, chain []string) (rows []*row, warnings []
 		}
 	}
 	return rows, append(warnings, doc.warnings...), nil
+}
+
+// distinct refuses two rows with one id in one file; those would otherwise be taken for a change of each other.
+func distinct(rows []rowDoc, seen map[string]value) error {
+	for _, d := range rows {
+		if d.ID.given() {
+			if first, ok := seen[d.ID.Value]; ok {
+				return takenBy(d.ID, first)
+			}
+			seen[d.ID.Value] = d.ID
+		}
+		if err := distinct(d.Rows, seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func takenBy(id, first value) error {
+	return id.problem("row %s: the id is taken; the first row with it is at %s:%d:%d", id.Value, first.file, first.Line, first.Column)
 }
 
 // build makes a row of what is written. One that a base has too, with the same use, keeps the settings that aren't written.
@@ -217,7 +240,7 @@ func (z resolver) prepare(c *Composition) error {
 	walk = func(rows []*row) error {
 		for _, r := range rows {
 			if first := seen[r.id.Value]; first != nil {
-				return r.problem("the id is taken; the first row with it is at %s:%d:%d", first.id.file, first.id.Line, first.id.Column)
+				return takenBy(r.id, first.id)
 			}
 			seen[r.id.Value] = r
 			if err := z.fits(r); err != nil {
