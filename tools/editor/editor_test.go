@@ -1,3 +1,5 @@
+//go:build unix
+
 package editor_test
 
 import (
@@ -8,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"unicode/utf8"
@@ -45,6 +48,21 @@ func open(t *testing.T, change ...func(*editor.Config, *editor.Options)) *desk {
 		t.Fatal(err)
 	}
 	return &desk{T: t, dir: dir, tool: tool}
+}
+
+// openQuick is open in memory, where there is a file system in memory: for thousands of files.
+func openQuick(t *testing.T) *desk {
+	t.Helper()
+	d := open(t)
+	if dir, err := os.MkdirTemp("/dev/shm", "editor"); err == nil {
+		t.Cleanup(func() {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Error(err)
+			}
+		})
+		d.dir = dir
+	}
+	return d
 }
 
 func plain(cfg *editor.Config, _ *editor.Options) { cfg.Profile = editor.Plain }
@@ -279,6 +297,31 @@ func TestCreate(t *testing.T) {
 		}
 		d.has("file", "keep")
 		d.alone("", "dangling", "dir", "file", "link")
+	})
+}
+
+func TestCreateRace(t *testing.T) {
+	t.Run("F33 one of two wins", func(t *testing.T) {
+		d := open(t)
+		for round := range 20 {
+			name := fmt.Sprintf("new-%d/f", round)
+			results := make([]tools.Result, 2)
+			var both sync.WaitGroup
+			for i := range results {
+				both.Go(func() { results[i] = d.call("create", "path", d.at(name), "file_text", fmt.Sprint("by ", i)) })
+			}
+			both.Wait()
+			winner := 0
+			if results[0].IsError {
+				winner = 1
+			}
+			if results[winner].IsError {
+				t.Fatalf("both lost: %s", results[winner].Text())
+			}
+			d.failed(results[1-winner], editor.AlreadyExists, "already exists")
+			d.has(name, fmt.Sprint("by ", winner))
+			d.alone(filepath.Dir(name), "f")
+		}
 	})
 }
 

@@ -1,3 +1,5 @@
+//go:build unix
+
 package editor_test
 
 import (
@@ -213,7 +215,7 @@ func TestViewDirectory(t *testing.T) {
 		}
 		d.contains(d.ok("view", "path", d.at("link")), "\n"+d.at("link")+"/\n"+d.at("link/config"))
 		d.contains(d.ok("view", "path", d.at("link")+"/"), "\n"+d.at("link")+"/\n"+d.at("link/config"))
-		d.contains(d.ok("view", "path", "/"), "\n/\n/bin")
+		d.contains(d.ok("view", "path", "/"), "\n/\n", "\n/etc/\n")
 	})
 	t.Run("empty", func(t *testing.T) {
 		d := open(t)
@@ -226,7 +228,7 @@ func TestViewDirectory(t *testing.T) {
 		d.fails(editor.BadArgument, []string{"not allowed for a directory"}, "view", "path", d.dir, "view_range", []int{1, 2})
 	})
 	t.Run("F17 2,000 files", func(t *testing.T) {
-		d := open(t)
+		d := openQuick(t)
 		for i := range 2000 {
 			d.put(fmt.Sprintf("file-%04d", i), "")
 		}
@@ -241,7 +243,7 @@ func TestViewDirectory(t *testing.T) {
 		}
 	})
 	t.Run("a cut counts what is below the directories it shows", func(t *testing.T) {
-		d := open(t)
+		d := openQuick(t)
 		for i := range 600 {
 			d.put(fmt.Sprintf("a/file-%04d", i), "")
 			d.put(fmt.Sprintf("b-%04d", i), "")
@@ -261,6 +263,9 @@ func TestViewDirectory(t *testing.T) {
 		d.put("ok/x", "")
 		d.put("secret/x", "")
 		asNobody(t, func() {
+			if _, err := os.Stat(d.dir); err != nil {
+				t.Skip("an ordinary user can't reach the directory: ", err)
+			}
 			got := d.ok("view", "path", d.dir)
 			d.contains(got, d.dir+"/ok/x", d.dir+"/secret/", "[Could not be read: "+d.dir+"/secret/.]")
 			d.lacks(got, "secret/x")
