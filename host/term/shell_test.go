@@ -556,6 +556,11 @@ func TestKeyboard(t *testing.T) {
 	}
 	sees := func(text string) {
 		t.Helper()
+		defer func() {
+			if t.Failed() {
+				t.Logf("the screen: %q", screen())
+			}
+		}()
 		eventually(t, text, func() bool { return strings.Contains(screen(), text) })
 	}
 	write := func(text string) {
@@ -571,7 +576,9 @@ func TestKeyboard(t *testing.T) {
 	write("stty size; echo $V-\"x\"; V=person\n")
 	sees("50 100\r\nagent-x\r\n")
 	write("\x04") // end of input at the prompt is not the end of the shell
+	sees("/usr $ /usr $ ")
 	write("cat\n")
+	eventually(t, "the program", func() bool { return strings.HasPrefix(ts.State().Foreground, "cat") })
 	write("to the program\n")
 	sees("to the program\r\nto the program\r\n")
 	write("\x03")

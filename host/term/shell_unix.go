@@ -192,6 +192,7 @@ func (s *shell) pieces(f *os.File, each func([]byte)) {
 			n, err = syscall.Read(int(fd), buf[:])
 			if err == syscall.EAGAIN {
 				s.buffers.Put(buf)
+				buf = nil
 				return false
 			}
 			if err != syscall.EINTR {
@@ -204,6 +205,7 @@ func (s *shell) pieces(f *os.File, each func([]byte)) {
 			each(buf[:n])
 		}
 		s.buffers.Put(buf)
+		buf = nil
 		if n <= 0 {
 			return
 		}
