@@ -43,6 +43,19 @@ func TestPrecedenceAndOrder(t *testing.T) {
 	}
 }
 
+// What was checked once is not taken for checked when something it builds on has changed.
+func TestVariantFollowsItsBase(t *testing.T) {
+	r, dir := user(t, map[string]string{"base": base, "variant": "version: 1\nextends: base\n"})
+	before := resolve(t, r, "variant").Hash
+	put(t, dir, map[string]string{"base": strings.Replace(base, "300s", "9s", 1)})
+	if after := resolve(t, r, "variant").Hash; after == before || after != resolve(t, r, "base").Hash {
+		t.Errorf("hash %s, before %s", after, before)
+	}
+	put(t, dir, map[string]string{"base": "version: 2\n"})
+	_, err := r.Resolve("variant")
+	wantError(t, err, filepath.Join("base", fileName)+":1:10: the preset has version 2")
+}
+
 func TestRootThatCannotBeRead(t *testing.T) {
 	gone := filepath.Join(t.TempDir(), "gone")
 	list, err := NewRoster([]string{gone}, filepath.Join(gone, "own")).List()

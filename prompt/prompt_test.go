@@ -347,6 +347,27 @@ func TestDiscardedFailuresAreLogged(t *testing.T) {
 	wantError(t, err, "section persona of host/agent: it failed")
 }
 
+// A listener that fails half-way leaves nothing of what it did, and none can switch the guarantee off for the next.
+func TestFailingListenerOfACompletePromptLeavesNothing(t *testing.T) {
+	p := newPlane(t)
+	must(t, p.AddSection(p.agent, Section{Name: "persona", Text: Fixed(helpful), Complete: true}), p.AddContext(p.agent, Context{Name: "c", Text: Fixed("kept")}),
+		p.ListenFirst(p.root, "downgrade", func(ctx context.Context, d Draft, next func(context.Context, Draft) (Draft, error)) (Draft, error) {
+			d.Complete = false
+			return next(ctx, d)
+		}),
+		p.Listen(p.root, "half-way", func(_ context.Context, d Draft, _ func(context.Context, Draft) (Draft, error)) (Draft, error) {
+			d.Contexts[0].Text = "mine"
+			d.Contexts = append(d.Contexts, Piece{Text: "more"})
+			return d, errors.New("stumbled")
+		}))
+	if a := p.assemble(t, p.agent); a.System != helpful || !cmp.Equal(a.Contexts, []string{"kept"}) {
+		t.Errorf("%+v", a)
+	}
+	if strings.Count(p.log.String(), "stumbled") != 1 || strings.Contains(p.log.String(), "name=downgrade") {
+		t.Errorf("it is the one that failed that is named: %s", p.log)
+	}
+}
+
 func TestClosedScopeLeavesThePrompt(t *testing.T) {
 	p := newPlane(t)
 	row, err := p.agent.Child("row")
