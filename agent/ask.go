@@ -45,7 +45,7 @@ func (t *turn) ask(ctx context.Context, req *request) (*model.Response, error) {
 			return nil, failure{t.endOf(ctx)}
 		}
 		retry++
-		req.attempt++
+		t.again(req)
 		if err := t.flush(ctx, session.RetryStarted{RetryID: id, Turn: t.number, Step: t.step}, t.record(t.log.State(), req, t.number, t.step)); err != nil {
 			return nil, err
 		}
@@ -60,10 +60,18 @@ func (t *turn) repair(ctx context.Context, req *request) error {
 	if err != nil {
 		return failure{reasonOf(err)}
 	}
-	req.prepared, req.attempt = prepared, req.attempt+1
+	req.prepared = prepared
+	t.again(req)
 	record := t.record(t.log.State(), req, t.number, t.step)
-	t.sent(prepared)
+	t.remember(prepared)
 	return t.flush(ctx, record)
+}
+
+// again counts another attempt; a recorder tells attempts apart by the call's number.
+func (t *turn) again(req *request) {
+	t.calls++
+	req.attempt++
+	req.prepared.Request.Call = t.calls
 }
 
 // stream makes one attempt. Pieces go to viewers as they arrive; a failed attempt's are withdrawn.

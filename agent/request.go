@@ -75,7 +75,8 @@ func (t *turn) checkpoint(ctx context.Context) (*request, error) {
 		if failed != nil {
 			return nil, failed
 		}
-		t.sent(req.prepared)
+		t.calls++
+		t.remember(req.prepared)
 		return req, nil
 	}
 }
@@ -322,8 +323,7 @@ func (t *turn) record(st session.State, req *request, number, step int) session.
 	return sent
 }
 
-// sent remembers what left, without the parts that only the sending needs.
-func (t *turn) sent(p *model.Prepared) {
-	t.calls++
+// remember keeps what left, without the parts that only the sending needs.
+func (t *turn) remember(p *model.Prepared) {
 	t.prev = &model.Prepared{Encoder: p.Encoder, System: p.System, Tools: p.Tools, Messages: p.Messages}
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/dsh-web/dsh-web/host/model"
-	"github.com/dsh-web/dsh-web/host/scope"
 	"github.com/dsh-web/dsh-web/host/session"
 )
 
@@ -135,15 +134,6 @@ type Report struct {
 func (h *Host) Report() Report {
 	route, err := h.cfg.Router.Resolve(model.Selection{}.Or(h.cfg.DefaultModel))
 	return Report{Started: h.started, Live: int(h.liveCount.Load()), Demo: err == nil && route.Demo, Draining: h.Draining()}
-}
-
-// Scope is the audit tree of a live agent.
-func (s *Session) Scope() (scope.Node, error) {
-	l := s.entry.now()
-	if l == nil {
-		return scope.Node{}, refuse(CodeSessionNotFound, "The session %s is not live; it owns nothing now. Send it a message first.", s.ID())
-	}
-	return l.scope.Audit(), nil
 }
 
 // Ready says why the host can't serve, or nil.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/dsh-web/dsh-web/agent"
 	"github.com/dsh-web/dsh-web/host/model"
@@ -266,53 +265,4 @@ func (h *Host) switchPreset(ctx context.Context, s *Session, id string) error {
 		err = errors.Join(err, gone.Close(work))
 	}
 	return err
-}
-
-// PromptView is what a session's next request carries.
-type PromptView struct {
-	System string       `json:"system"`
-	Tools  []model.Tool `json:"tools"`
-	Hash   string       `json:"hash"`
-}
-
-// Proof is the chain of a session's requests. Contiguous says that each extends the one before, byte for byte.
-type Proof struct {
-	Requests   []session.RequestSent `json:"requests"`
-	Contiguous bool                  `json:"contiguous"`
-}
-
-// Proof reads the chain from the log.
-func (s *Session) Proof(ctx context.Context) (Proof, error) {
-	p := Proof{Requests: []session.RequestSent{}, Contiguous: true}
-	after := int64(-1)
-	for {
-		page, err := s.log.Read(ctx, after, 1000, 1<<20)
-		if err != nil {
-			return p, err
-		}
-		for _, e := range page.Events {
-			if e.Type != (session.RequestSent{}).EventType() {
-				continue
-			}
-			var sent session.RequestSent
-			if err := json.Unmarshal(e.Data, &sent); err != nil {
-				return p, fmt.Errorf("decode event %d: %w", e.Seq, err)
-			}
-			p.Requests = append(p.Requests, sent)
-			p.Contiguous = p.Contiguous && sent.Contiguous
-		}
-		if !page.HasMore {
-			return p, nil
-		}
-		after = page.Events[len(page.Events)-1].Seq
-	}
-}
-
-// recorded is the prompt that the log has fixed, if a request was ever made.
-func recorded(st session.State) (PromptView, bool) {
-	if st.Request == nil {
-		return PromptView{}, false
-	}
-	h := st.Request.Header
-	return PromptView{System: h.System, Tools: slices.Clone(h.Tools)}, true
 }

@@ -187,7 +187,7 @@ func loadConfig(flags *pflag.FlagSet, env []string) (*config, error) {
 }
 
 func decode(k *koanf.Koanf, c *config) error {
-	return k.UnmarshalWithConf("", nil, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+	return k.UnmarshalWithConf("", c, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 		Result: c, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true, MatchName: matchKey,
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(mapstructure.StringToTimeDurationHookFunc()),
 	}})
@@ -222,6 +222,19 @@ func (c *config) check() error {
 		return fmt.Errorf("limits: each needs at least 1")
 	}
 	return nil
+}
+
+// view is the configuration in the spelling of the file.
+func (c *config) view() map[string]any {
+	return map[string]any{
+		"data": c.data, "listen": c.Listen, "auth": c.Auth, "allowHost": c.AllowHost, "basePath": c.BasePath,
+		"logLevel": c.LogLevel, "logFormat": c.LogFormat, "defaultPreset": c.DefaultPreset, "defaultModel": c.DefaultModel,
+		"providers": c.Providers, "presets": map[string]any{"roots": c.Presets.Roots},
+		"tools": map[string]any{"presentation": c.Tools.Presentation}, "store": map[string]any{"synchronous": c.Store.Synchronous},
+		"eviction": map[string]any{"idle": c.Eviction.Idle.String(), "usedShell": c.Eviction.UsedShell.String()},
+		"limits":   map[string]any{"connections": c.Limits.Connections, "sockets": c.Limits.Sockets, "sessions": c.Limits.Sessions},
+		"demo":     map[string]any{"pace": c.Demo.Pace.String()},
+	}
 }
 
 func loopback(host string) bool {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -82,7 +83,11 @@ func (p *program) serve(cmd *cobra.Command, _ []string) (err error) {
 	}
 	addr := listeners[0].Addr()
 	login := srv.web.LoginURL(addr)
-	fmt.Fprintf(p.stdout, "dsh-web listening on http://%s%s\nopen %s\n", addr, basePath(c), login)
+	address := fmt.Sprintf("http://%s%s", addr, basePath(c))
+	if err := os.WriteFile(filepath.Join(c.data, addressFile), []byte(address+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write address: %w", err)
+	}
+	fmt.Fprintf(p.stdout, "dsh-web listening on %s\nopen %s\n", address, login)
 	if c.Auth == "off" {
 		logger.Warn("authority is off: every program on this machine can use this host")
 	}
@@ -270,6 +275,9 @@ func browse(url string) error {
 	return exec.Command(name, url).Start()
 }
 
+// addressFile, in the data directory, says where the running host is reached; dsh-web open reads it.
+const addressFile = "address"
+
 // openCommand prints a fresh login URL of the running host.
 func (p *program) openCommand() *cobra.Command {
 	return &cobra.Command{Use: "open", Short: "Print a fresh login URL of the running host", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
@@ -277,15 +285,47 @@ func (p *program) openCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		path := filepath.Join(c.data, "sock")
-		client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		}}}
-		url, err := web.FreshLogin(cmd.Context(), client)
+		url, err := freshLogin(cmd.Context(), c.data)
 		if err != nil {
-			return fmt.Errorf("no host answers on %s: start one with dsh-web serve (%w)", path, err)
+			return fmt.Errorf("no host answers in %s; start one with dsh-web serve (%w)", c.data, err)
 		}
 		_, err = fmt.Fprintln(p.stdout, url)
 		return err
 	}}
+}
+
+// freshLogin asks the host of a data directory for a login code, over its local socket.
+func freshLogin(ctx context.Context, data string) (string, error) {
+	base, err := os.ReadFile(filepath.Join(data, addressFile))
+	if err != nil {
+		return "", err
+	}
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(data, "sock"))
+	}}
+	defer transport.CloseIdleConnections()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	address := strings.TrimSpace(string(base))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address+"api/v1/auth/code", strings.NewReader("{}"))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("the host answered %s", res.Status)
+	}
+	var out struct{ Code string }
+	if err := json.NewDecoder(res.Body).Decode(&out); err != nil {
+		return "", err
+	}
+	if out.Code == "" {
+		return address, nil
+	}
+	return address + "#code=" + out.Code, nil
 }
