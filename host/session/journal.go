@@ -491,12 +491,14 @@ func (j *Journal) change(ctx context.Context, id string, f func(*work) error) er
 	return op.err
 }
 
-// quarantine records in the session's row why it is read-only. It doesn't wait, since readers call it; a row that can't be written now is
+// quarantine records in the session's row why it is read-only, or with an empty reason that it isn't any more. It doesn't wait, since readers call it; a row that can't be written now is
 // written when the damage is met again.
 func (j *Journal) quarantine(l *Log, damage *DamageError) {
 	l.mu.Lock()
-	known := l.info.Damage != ""
-	l.state.Damage, l.info.Damage = damage.Reason, damage.Reason
+	known := l.info.Damage == damage.Reason || l.info.Damage != "" && damage.Reason != ""
+	if !known {
+		l.state.Damage, l.info.Damage = damage.Reason, damage.Reason
+	}
 	l.mu.Unlock()
 	if known {
 		return

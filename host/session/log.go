@@ -301,18 +301,23 @@ func (l *Log) load(ctx context.Context) error {
 		return nil
 	}
 	state, tail, err := l.fold(ctx, facts.LastSeq)
+	if err == nil && facts.Damage != "" {
+		// What is damaged may lie behind the last event that the row knows.
+		_, err = l.journal.store.Read(ctx, l.header.ID, Range{After: facts.LastSeq, Before: math.MaxInt64, Limit: 1})
+	}
 	if err != nil {
 		var damage *DamageError
 		if !errors.As(err, &damage) {
 			return err
 		}
 		state.Damage = damage.Reason
-	} else if facts.Damage == "" && state.Last != facts.Last {
+	} else if state.Last != facts.Last {
 		state.Damage = "the last event isn't the one that the session's row names"
-	} else {
+	} else if facts.Damage == DamagedHeader {
 		state.Damage = facts.Damage
 	}
-	if state.Damage != "" && facts.Damage == "" {
+	if state.Damage != facts.Damage {
+		// A log that can be read now was mended, or met a version that knows it.
 		l.journal.quarantine(l, &DamageError{Session: l.header.ID, Seq: state.LastSeq + 1, Reason: state.Damage})
 	}
 	l.mu.Lock()

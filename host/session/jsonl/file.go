@@ -32,45 +32,16 @@ type stamp struct {
 	nanos int64
 }
 
-// headerLine is the first line of a log file.
-type headerLine struct {
-	Type            string `json:"type"`
-	DelegationDepth int    `json:"delegationDepth"`
-	session.Header
-}
-
-// meta is what the owner set beside the log.
+// meta is what the owner set beside the log. Damage isn't part of it: the log file itself says it whenever it is read.
 type meta struct {
 	Model    session.ModelRef  `json:"model,omitzero"`
 	Archived bool              `json:"archived,omitempty"`
 	Labels   map[string]string `json:"labels,omitempty"`
-	Damage   string            `json:"damage,omitempty"`
 }
 
 func (f *file) path(name string) string { return filepath.Join(f.dir, name) }
 
 func (f *file) owned() bool { return f.log != nil }
-
-// HeaderLine is the first line of a log file, without its newline.
-func HeaderLine(h session.Header) ([]byte, error) {
-	b, err := json.Marshal(headerLine{Type: "session", Header: h})
-	if err != nil {
-		return nil, fmt.Errorf("encode header: %w", err)
-	}
-	return b, nil
-}
-
-// ParseHeaderLine reads the first line of a log file.
-func ParseHeaderLine(line []byte) (session.Header, error) {
-	var h headerLine
-	if err := json.Unmarshal(line, &h); err != nil {
-		return session.Header{}, fmt.Errorf("decode header: %w", err)
-	}
-	if h.Type != "session" || h.ID == "" {
-		return session.Header{}, errors.New("decode header: it isn't the header of a session")
-	}
-	return h.Header, nil
-}
 
 // loadFile reads a session from its directory.
 func loadFile(dir string) (*file, error) {
@@ -90,7 +61,7 @@ func (f *file) load() error {
 	end := bytes.IndexByte(content, '\n')
 	var header session.Header
 	if end >= 0 {
-		header, err = ParseHeaderLine(content[:end])
+		header, err = session.ParseHeaderLine(content[:end])
 	}
 	if end < 0 || err != nil {
 		f.lines = []int64{0}
@@ -152,14 +123,11 @@ func (f *file) loadMeta() error {
 	}
 	var m meta
 	if err := json.Unmarshal(content, &m); err != nil {
-		m.Damage = metaName + " can't be read"
+		f.info.Damage = metaName + " can't be read"
 	}
 	f.info.Archived, f.info.Labels = m.Archived, m.Labels
 	if m.Model != (session.ModelRef{}) {
 		f.info.Model = m.Model
-	}
-	if f.info.Damage == "" {
-		f.info.Damage = m.Damage
 	}
 	return nil
 }
@@ -249,7 +217,7 @@ func createFile(dir string, c *session.Change) (_ *file, err error) {
 	if err := f.writeMeta(); err != nil {
 		return nil, err
 	}
-	header, err := HeaderLine(c.Info.Header)
+	header, err := session.HeaderLine(c.Info.Header)
 	if err != nil {
 		return nil, err
 	}
@@ -357,7 +325,7 @@ func (f *file) append(c *session.Change, undo *[]func()) error {
 }
 
 func metaOf(i session.Info) string {
-	b, err := json.Marshal(meta{Model: i.Model, Archived: i.Archived, Labels: i.Labels, Damage: i.Damage})
+	b, err := json.Marshal(meta{Model: i.Model, Archived: i.Archived, Labels: i.Labels})
 	if err != nil { // strings and a flag always encode
 		return err.Error()
 	}

@@ -9,7 +9,6 @@ package jsonl
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -27,12 +26,6 @@ const (
 	metaName    = "meta.json"
 	partialName = "partial.jsonl"
 	logIDName   = ".log-id"
-)
-
-// maxID is the longest id in bytes, maxName the longest escaped form before it is hashed.
-const (
-	maxID   = 1024
-	maxName = 200
 )
 
 // Options configure a store.
@@ -141,32 +134,6 @@ func ProjectName(cwd string) string {
 	return "--" + name + "--"
 }
 
-// FileName is the directory name of a session: letters, digits, dot, dash and underscore stay, except a dot in front; every other byte
-// becomes %XX. A longer name than 200 bytes becomes a hash. Two ids never share a name.
-func FileName(id string) (string, error) {
-	if id == "" {
-		return "", errors.New("the session id is empty")
-	}
-	if len(id) > maxID {
-		return "", fmt.Errorf("the session id has %d bytes; at most %d are allowed", len(id), maxID)
-	}
-	var b strings.Builder
-	for i := range len(id) {
-		c := id[i]
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-', c == '.' && i > 0:
-			b.WriteByte(c)
-		default:
-			fmt.Fprintf(&b, "%%%02X", c)
-		}
-	}
-	if b.Len() > maxName {
-		sum := sha256.Sum256([]byte(id))
-		return "%hash-" + hex.EncodeToString(sum[:]), nil
-	}
-	return b.String(), nil
-}
-
 // find gives the file of a session, loaded up to its present end; s.mu is held.
 func (s *Store) findLocked(id string) (*file, error) {
 	if s.closed {
@@ -182,7 +149,7 @@ func (s *Store) findLocked(id string) (*file, error) {
 		}
 		return f, nil
 	}
-	name, err := FileName(id)
+	name, err := session.FileName(id)
 	if err != nil {
 		return nil, session.ErrNotFound
 	}
@@ -296,7 +263,7 @@ func (s *Store) commitLocked(c *session.Change, undo *[]func()) error {
 		} else if !errors.Is(err, session.ErrNotFound) {
 			return err
 		}
-		name, err := FileName(c.ID)
+		name, err := session.FileName(c.ID)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,6 +22,10 @@ func migrate(ctx context.Context, path, backups string, p pragmas, now func() ti
 	if err != nil {
 		return err
 	}
+	return migrateTo(ctx, path, backups, p, now, migrations.Files(), latest)
+}
+
+func migrateTo(ctx context.Context, path, backups string, p pragmas, now func() time.Time, files fs.FS, latest int64) error {
 	conn, err := connector{path, p}.Connect(ctx)
 	if err != nil {
 		return err
@@ -51,14 +56,14 @@ func migrate(ctx context.Context, path, backups string, p pragmas, now func() ti
 	if err != nil || version == latest {
 		return err
 	}
-	return apply(ctx, path, p, latest)
+	return apply(ctx, path, p, files, latest)
 }
 
-func apply(ctx context.Context, path string, p pragmas, latest int64) error {
+func apply(ctx context.Context, path string, p pragmas, files fs.FS, latest int64) error {
 	db := sql.OpenDB(connector{path, p})
 	defer func() { _ = db.Close() }()
 	db.SetMaxOpenConns(1)
-	provider, err := goose.NewProvider(goose.DialectSQLite3, db, migrations.Files(), goose.WithDisableGlobalRegistry(true))
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}

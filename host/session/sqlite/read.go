@@ -56,9 +56,7 @@ func scanInfo(row interface{ Scan(...any) error }) (n int64, i session.Info, err
 	id := i.ID
 	if err := json.Unmarshal(header, &i.Header); err != nil || i.Header.ID != id {
 		i.Header = session.Header{ID: id, Group: group}
-		if i.Damage == "" {
-			i.Damage = "the header can't be read"
-		}
+		i.Damage = session.DamagedHeader
 	}
 	if err := json.Unmarshal([]byte(labels), &i.Labels); err != nil && i.Damage == "" {
 		i.Damage = "the labels can't be read"
