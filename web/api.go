@@ -32,31 +32,30 @@ var humaSwitches = sync.OnceFunc(func() {
 // api joins huma to the router: each operation goes behind the guard with its own rule.
 type api struct {
 	huma.API
-	guard  *guard.Guard
-	router chi.Router
+	server *Server
+	router *chi.Mux
 	rules  map[string]guard.Rule // by operation id
 	json   func() ([]byte, error)
 	yaml   func() ([]byte, error)
 }
 
-func newAPI(g *guard.Guard, router chi.Router, version, base string) *api {
+func newAPI(s *Server, router *chi.Mux) *api {
 	humaSwitches()
-	a := &api{guard: g, router: router, rules: map[string]guard.Rule{}}
+	a := &api{server: s, router: router, rules: map[string]guard.Rule{}}
 	registry := huma.NewMapRegistry("#/components/schemas/", schemaName)
 	registry.RegisterTypeAlias(reflect.TypeFor[model.Block](), reflect.TypeFor[Block]())
 	doc := &huma.OpenAPI{
 		OpenAPI:    "3.1.0",
-		Info:       &huma.Info{Title: "dsh-web", Version: version, Description: "Sessions of coding agents over HTTP."},
-		Servers:    []*huma.Server{{URL: base + "/"}},
+		Info:       &huma.Info{Title: "dsh-web", Version: s.cfg.Version, Description: "Sessions of coding agents over HTTP."},
+		Servers:    []*huma.Server{{URL: s.base + "/"}},
 		Components: &huma.Components{Schemas: registry, SecuritySchemes: map[string]*huma.SecurityScheme{"bearer": {Type: "http", Scheme: "bearer"}}},
 	}
-	if base == "" {
+	if s.base == "" {
 		doc.Servers = nil
 	}
 	format := huma.Format{Marshal: encode, Unmarshal: json.Unmarshal}
 	a.API = huma.NewAPI(huma.Config{
 		OpenAPI: doc, Formats: map[string]huma.Format{"application/json": format, "json": format}, DefaultFormat: "application/json",
-		RejectUnknownQueryParameters: true,
 	}, adapter{a})
 	a.json = sync.OnceValues(func() ([]byte, error) { return json.Marshal(doc) })
 	a.yaml = sync.OnceValues(func() ([]byte, error) { return doc.YAML() })
@@ -98,7 +97,7 @@ type adapter struct{ a *api }
 func (d adapter) Handle(op *huma.Operation, handle func(huma.Context)) {
 	rule := d.a.rules[op.OperationID]
 	rule.Route = op.Path
-	d.a.router.Method(op.Method, op.Path, d.a.guard.Handler(rule, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	d.a.router.Method(op.Method, op.Path, d.a.server.guard.Handler(rule, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handle(humachi.NewContext(op, r, w))
 	})))
 }
@@ -124,14 +123,14 @@ type route struct {
 }
 
 // register adds an operation. Errors of handle become problems.
-func register[I, O any](s *Server, r route, handle func(context.Context, *I) (*O, error)) {
+func register[I, O any](a *api, r route, handle func(context.Context, *I) (*O, error)) {
 	r.rule.API = true
-	s.api.rules[r.id] = r.rule
+	a.rules[r.id] = r.rule
 	op := huma.Operation{
 		OperationID: r.id, Method: r.method, Path: apiRoot + r.path, Summary: r.summary, DefaultStatus: r.status,
 		Errors: append([]int{http.StatusForbidden, http.StatusMisdirectedRequest}, r.errors...),
 		// The guard has read, bounded and checked the body.
-		MaxBodyBytes: -1, BodyReadTimeout: -1,
+		MaxBodyBytes: -1, BodyReadTimeout: -1, RejectUnknownQueryParameters: true,
 	}
 	if r.tag != "" {
 		op.Tags = []string{r.tag}
@@ -146,15 +145,15 @@ func register[I, O any](s *Server, r route, handle func(context.Context, *I) (*O
 	if r.rule.Body != guard.NoBody {
 		op.Errors = append(op.Errors, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
-	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+	huma.Register(a, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
-			return nil, s.problem(ctx, r.id, err)
+			return nil, a.server.problem(ctx, r.id, err)
 		}
 		return out, nil
 	})
 	if r.also != 0 {
-		item := s.api.OpenAPI().Paths[op.Path]
+		item := a.OpenAPI().Paths[op.Path]
 		made := map[string]*huma.Operation{"POST": item.Post}[r.method]
 		copied := *made.Responses[strconv.Itoa(r.status)]
 		copied.Description = http.StatusText(r.also)

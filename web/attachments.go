@@ -26,8 +26,9 @@ type Attachment struct {
 	SHA256 string `json:"sha256"`
 }
 
-func (s *Server) attachmentRoutes() {
-	register(s, route{method: "POST", path: "/sessions/{id}/attachments", id: "add-attachment", tag: "messages", status: http.StatusCreated,
+func (a *api) attachmentRoutes() {
+	s := a.server
+	register(a, route{method: "POST", path: "/sessions/{id}/attachments", id: "add-attachment", tag: "messages", status: http.StatusCreated,
 		rule: guard.Rule{Access: guard.Owner, Body: guard.Bytes, MaxBytes: maxAttachment}, summary: "Upload an image for messages", errors: []int{404}},
 		func(ctx context.Context, in *struct {
 			SessionPath
@@ -57,8 +58,8 @@ func (s *Server) attachmentRoutes() {
 			sum := sha256.Sum256(data)
 			return &struct{ Body Attachment }{Attachment{ID: id, Mime: kind, Bytes: len(data), SHA256: hex.EncodeToString(sum[:])}}, nil
 		})
-	s.describeUpload()
-	register(s, route{method: "GET", path: "/sessions/{id}/attachments/{aid}", id: "get-attachment", tag: "messages",
+	a.describeUpload()
+	register(a, route{method: "GET", path: "/sessions/{id}/attachments/{aid}", id: "get-attachment", tag: "messages",
 		rule: guard.Rule{Access: guard.Owner}, summary: "An uploaded image", errors: []int{404}},
 		func(ctx context.Context, in *struct {
 			SessionPath
@@ -80,13 +81,13 @@ func (s *Server) attachmentRoutes() {
 			}}, nil
 		})
 	binary := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
-	get := s.api.OpenAPI().Paths[apiRoot+"/sessions/{id}/attachments/{aid}"].Get
+	get := a.OpenAPI().Paths[apiRoot+"/sessions/{id}/attachments/{aid}"].Get
 	get.Responses["200"].Content = map[string]*huma.MediaType{"image/png": binary, "image/jpeg": binary, "image/gif": binary, "image/webp": binary}
 }
 
 // describeUpload puts the raw body into the document: the handler reads it itself, so huma doesn't know of it.
-func (s *Server) describeUpload() {
-	op := s.api.OpenAPI().Paths[apiRoot+"/sessions/{id}/attachments"].Post
+func (a *api) describeUpload() {
+	op := a.OpenAPI().Paths[apiRoot+"/sessions/{id}/attachments"].Post
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{}}
 	for _, kind := range []string{"image/png", "image/jpeg", "image/gif", "image/webp"} {
 		op.RequestBody.Content[kind] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}

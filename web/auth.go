@@ -36,10 +36,11 @@ type tokensOut struct {
 	}
 }
 
-func (s *Server) authRoutes() {
+func (a *api) authRoutes() {
+	s := a.server
 	owner := guard.Rule{Access: guard.Owner}
 	body := guard.Rule{Access: guard.Owner, Body: guard.JSON}
-	register(s, route{method: "POST", path: "/auth/exchange", id: "exchange-code", tag: "auth", rule: guard.Rule{Access: guard.Open, Body: guard.JSON},
+	register(a, route{method: "POST", path: "/auth/exchange", id: "exchange-code", tag: "auth", rule: guard.Rule{Access: guard.Open, Body: guard.JSON},
 		summary: "Trade a login code for a token", errors: []int{401, 429}},
 		func(_ context.Context, in *struct {
 			Agent string `header:"User-Agent"`
@@ -64,7 +65,7 @@ func (s *Server) authRoutes() {
 			out.Body.Token, out.Body.ID = token, info.ID
 			return out, nil
 		})
-	register(s, route{method: "POST", path: "/auth/ticket", id: "make-ticket", tag: "auth", rule: body, summary: "A ticket that opens one websocket"},
+	register(a, route{method: "POST", path: "/auth/ticket", id: "make-ticket", tag: "auth", rule: body, summary: "A ticket that opens one websocket"},
 		func(ctx context.Context, _ *struct{}) (*ticketOut, error) {
 			out := &ticketOut{}
 			if s.keys == nil {
@@ -75,7 +76,7 @@ func (s *Server) authRoutes() {
 			out.Body.Ticket, out.Body.ExpiresAt = ticket, until.UnixMilli()
 			return out, nil
 		})
-	register(s, route{method: "POST", path: "/auth/code", id: "make-code", tag: "auth", rule: body, summary: "A login code for another browser"},
+	register(a, route{method: "POST", path: "/auth/code", id: "make-code", tag: "auth", rule: body, summary: "A login code for another browser"},
 		func(context.Context, *struct{}) (*codeOut, error) {
 			out := &codeOut{}
 			if s.keys == nil {
@@ -85,7 +86,7 @@ func (s *Server) authRoutes() {
 			out.Body.Code, out.Body.ExpiresAt = code, until.UnixMilli()
 			return out, nil
 		})
-	register(s, route{method: "GET", path: "/auth/tokens", id: "list-tokens", tag: "auth", rule: owner, summary: "The browsers that are logged in"},
+	register(a, route{method: "GET", path: "/auth/tokens", id: "list-tokens", tag: "auth", rule: owner, summary: "The browsers that are logged in"},
 		func(context.Context, *struct{}) (*tokensOut, error) {
 			out := &tokensOut{}
 			out.Body.Tokens = []guard.Token{}
@@ -94,7 +95,7 @@ func (s *Server) authRoutes() {
 			}
 			return out, nil
 		})
-	register(s, route{method: "DELETE", path: "/auth/tokens/{id}", id: "revoke-token", tag: "auth", rule: owner, status: http.StatusNoContent,
+	register(a, route{method: "DELETE", path: "/auth/tokens/{id}", id: "revoke-token", tag: "auth", rule: owner, status: http.StatusNoContent,
 		summary: "Log a browser out", errors: []int{404}},
 		func(_ context.Context, in *struct {
 			ID string `path:"id"`

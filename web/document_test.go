@@ -104,3 +104,8 @@ func matches(template, path string) (holes int, ok bool) {
 	}
 	return holes, true
 }
+
+func isNil(op any) bool {
+	o, ok := op.(*huma.Operation)
+	return !ok || o == nil
+}

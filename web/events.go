@@ -42,13 +42,14 @@ type eventsOut struct {
 	Body func(huma.Context)
 }
 
-func (s *Server) eventRoutes() {
-	register(s, route{method: "GET", path: "/sessions/{id}/events", id: "session-events", tag: "events",
+func (a *api) eventRoutes() {
+	s := a.server
+	register(a, route{method: "GET", path: "/sessions/{id}/events", id: "session-events", tag: "events",
 		rule:    guard.Rule{Access: guard.Owner, Stream: true},
 		summary: "A page of events, or with Accept: text/event-stream all events from a cursor on", errors: []int{404}}, s.events)
-	op := s.api.OpenAPI().Paths[apiRoot+"/sessions/{id}/events"].Get
+	op := a.OpenAPI().Paths[apiRoot+"/sessions/{id}/events"].Get
 	op.Responses["200"].Content = map[string]*huma.MediaType{
-		"application/json":  {Schema: s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[EventPage](), true, "EventPage")},
+		"application/json":  {Schema: a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[EventPage](), true, "EventPage")},
 		"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString, Description: "One event each, with id: SEQ and its JSON as data."}},
 	}
 }

@@ -42,11 +42,12 @@ type sendOut struct {
 
 const maxWait = time.Hour
 
-func (s *Server) messageRoutes() {
+func (a *api) messageRoutes() {
+	s := a.server
 	owner := guard.Rule{Access: guard.Owner}
 	body := guard.Rule{Access: guard.Owner, Body: guard.JSON}
 	waits := guard.Rule{Access: guard.Owner, Body: guard.JSON, Stream: true}
-	register(s, route{method: "POST", path: "/sessions/{id}/messages", id: "send-message", tag: "messages", rule: waits, status: http.StatusAccepted, also: http.StatusOK,
+	register(a, route{method: "POST", path: "/sessions/{id}/messages", id: "send-message", tag: "messages", rule: waits, status: http.StatusAccepted, also: http.StatusOK,
 		summary: "Send a message", errors: []int{404, 409, 429, 503}}, s.send)
 	type MessagePath struct {
 		SessionPath
@@ -57,7 +58,7 @@ func (s *Server) messageRoutes() {
 			MessageID string `json:"messageId"`
 		}
 	}
-	register(s, route{method: "PATCH", path: "/sessions/{id}/messages/{messageId}", id: "edit-message", tag: "messages", rule: body,
+	register(a, route{method: "PATCH", path: "/sessions/{id}/messages/{messageId}", id: "edit-message", tag: "messages", rule: body,
 		summary: "Change a message that is still queued", errors: []int{404, 409}},
 		func(ctx context.Context, in *struct {
 			MessagePath
@@ -83,7 +84,7 @@ func (s *Server) messageRoutes() {
 			out.Body.MessageID = in.Message
 			return out, h.EditQueued(ctx, in.Message, edit)
 		})
-	register(s, route{method: "DELETE", path: "/sessions/{id}/messages/{messageId}", id: "remove-message", tag: "messages", rule: owner, status: http.StatusNoContent,
+	register(a, route{method: "DELETE", path: "/sessions/{id}/messages/{messageId}", id: "remove-message", tag: "messages", rule: owner, status: http.StatusNoContent,
 		summary: "Take a message out of the queue", errors: []int{404, 409}},
 		func(ctx context.Context, in *MessagePath) (*struct{}, error) {
 			h, err := s.host.Session(ctx, in.ID)
@@ -93,7 +94,7 @@ func (s *Server) messageRoutes() {
 			defer h.Release()
 			return nil, h.RemoveQueued(ctx, in.Message)
 		})
-	register(s, route{method: "POST", path: "/sessions/{id}/cancel", id: "cancel", tag: "messages", rule: body, status: http.StatusAccepted,
+	register(a, route{method: "POST", path: "/sessions/{id}/cancel", id: "cancel", tag: "messages", rule: body, status: http.StatusAccepted,
 		summary: "Stop the running turn", errors: []int{404}},
 		func(ctx context.Context, in *struct {
 			SessionPath

@@ -72,11 +72,12 @@ type presetText struct {
 	Text string `json:"text" doc:"The file, in YAML."`
 }
 
-func (s *Server) presetRoutes() {
+func (a *api) presetRoutes() {
+	s := a.server
 	owner := guard.Rule{Access: guard.Owner}
 	body := guard.Rule{Access: guard.Owner, Body: guard.JSON}
 	roster := s.host.Roster()
-	register(s, route{method: "GET", path: "/presets", id: "list-presets", tag: "presets", rule: owner, summary: "The presets, broken ones too"},
+	register(a, route{method: "GET", path: "/presets", id: "list-presets", tag: "presets", rule: owner, summary: "The presets, broken ones too"},
 		func(context.Context, *struct{}) (*struct {
 			Body struct {
 				Presets []PresetSummary `json:"presets"`
@@ -97,9 +98,9 @@ func (s *Server) presetRoutes() {
 			}
 			return out, nil
 		})
-	register(s, route{method: "GET", path: "/presets/{id}", id: "get-preset", tag: "presets", rule: owner, summary: "A preset and what its agent's model would be told", errors: []int{404}},
+	register(a, route{method: "GET", path: "/presets/{id}", id: "get-preset", tag: "presets", rule: owner, summary: "A preset and what its agent's model would be told", errors: []int{404}},
 		func(_ context.Context, in *PresetPath) (*presetOut, error) { return s.preset(in.ID) })
-	register(s, route{method: "POST", path: "/presets", id: "copy-preset", tag: "presets", rule: body, status: http.StatusCreated,
+	register(a, route{method: "POST", path: "/presets", id: "copy-preset", tag: "presets", rule: body, status: http.StatusCreated,
 		summary: "Copy a preset under an id of your own", errors: []int{404, 409}},
 		func(_ context.Context, in *struct {
 			Body struct {
@@ -112,7 +113,7 @@ func (s *Server) presetRoutes() {
 			}
 			return s.preset(in.Body.ID)
 		})
-	register(s, route{method: "PUT", path: "/presets/{id}", id: "write-preset", tag: "presets", rule: body,
+	register(a, route{method: "PUT", path: "/presets/{id}", id: "write-preset", tag: "presets", rule: body,
 		summary: "Write a preset of your own; one that can't be mounted is refused", errors: []int{409}},
 		func(_ context.Context, in *struct {
 			PresetPath
@@ -123,12 +124,12 @@ func (s *Server) presetRoutes() {
 			}
 			return s.preset(in.ID)
 		})
-	register(s, route{method: "DELETE", path: "/presets/{id}", id: "delete-preset", tag: "presets", rule: owner, status: http.StatusNoContent,
+	register(a, route{method: "DELETE", path: "/presets/{id}", id: "delete-preset", tag: "presets", rule: owner, status: http.StatusNoContent,
 		summary: "Delete a preset of your own", errors: []int{404, 409}},
 		func(_ context.Context, in *PresetPath) (*struct{}, error) {
 			return nil, presetError(roster.Delete(in.ID))
 		})
-	register(s, route{method: "POST", path: "/presets/check", id: "check-preset", tag: "presets", rule: body, summary: "Mount a text without a session, to see what it gives or why it can't be mounted"},
+	register(a, route{method: "POST", path: "/presets/check", id: "check-preset", tag: "presets", rule: body, summary: "Mount a text without a session, to see what it gives or why it can't be mounted"},
 		func(_ context.Context, in *struct{ Body presetText }) (*struct{ Body PresetCheck }, error) {
 			report, err := roster.CheckText([]byte(in.Body.Text))
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -289,4 +290,24 @@ func eventTypes(events []session.Event) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// plain makes a request without looking at its answer, for measurements.
+func (r *rig) plain(method, path string) int {
+	req, err := http.NewRequest(method, r.base+"/api/v1"+path, nil)
+	r.must(err)
+	req.Header.Set("Authorization", "Bearer "+r.token)
+	res, err := r.client.Do(req)
+	r.must(err)
+	_, _ = io.Copy(io.Discard, res.Body)
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+func percentile(all []time.Duration, p int) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return all[min(len(all)-1, len(all)*p/100)]
 }

@@ -7,45 +7,56 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/go-chi/chi/v5"
+
 	"github.com/dsh-web/dsh-web/host"
 	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/web/guard"
 )
 
-// routes fills the router. Every route goes through the guard with a rule of its own.
-func (s *Server) routes() {
-	s.api = newAPI(s.guard, s.router, s.cfg.Version, s.base)
-	s.authRoutes()
-	s.hostRoutes()
-	s.presetRoutes()
-	s.modelRoutes()
-	s.workspaceRoutes()
-	s.sessionRoutes()
-	s.messageRoutes()
-	s.attachmentRoutes()
-	s.eventRoutes()
-	s.streamRoute()
-
-	open := func(route string, h http.Handler) http.Handler {
-		return s.guard.Handler(guard.Rule{Route: route, Access: guard.Open, API: route != "/*"}, h)
-	}
+// apiRoutes makes the API: a router of its own, each route behind the guard with a rule.
+func (s *Server) apiRoutes() *api {
+	a := newAPI(s, chi.NewRouter())
+	a.authRoutes()
+	a.hostRoutes()
+	a.presetRoutes()
+	a.modelRoutes()
+	a.workspaceRoutes()
+	a.sessionRoutes()
+	a.messageRoutes()
+	a.attachmentRoutes()
+	a.eventRoutes()
+	a.streamRoute()
 	raw := func(path string, h http.Handler) {
-		s.router.Method("GET", path, s.guard.Handler(guard.Rule{Route: path, Access: guard.Owner, API: true}, h))
+		a.router.Method("GET", path, s.guard.Handler(guard.Rule{Route: path, Access: guard.Owner, API: true}, h))
 	}
-	raw(apiRoot+"/openapi.json", s.document("application/openapi+json", s.api.json))
-	raw(apiRoot+"/openapi.yaml", s.document("application/openapi+yaml", s.api.yaml))
-	s.router.Method("GET", "/healthz", open("/healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	raw(apiRoot+"/openapi.json", s.document("application/openapi+json", a.json))
+	raw(apiRoot+"/openapi.yaml", s.document("application/openapi+yaml", a.yaml))
+	s.refuseOthers(a.router)
+	return a
+}
+
+// pageRoutes makes the router of everything else.
+func (s *Server) pageRoutes() *chi.Mux {
+	router := chi.NewRouter()
+	open := func(path string, h http.HandlerFunc) {
+		router.Method("GET", path, s.guard.Handler(guard.Rule{Route: path, Access: guard.Open, API: true}, h))
+	}
+	open("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "alive"})
-	})))
-	s.router.Method("GET", "/readyz", open("/readyz", http.HandlerFunc(s.ready)))
-	s.router.Method("GET", "/metrics", s.guard.Handler(guard.Rule{Route: "/metrics", Access: guard.Loopback, API: true}, s.stats))
+	})
+	open("/readyz", s.ready)
+	router.Method("GET", "/metrics", s.guard.Handler(guard.Rule{Route: "/metrics", Access: guard.Loopback, API: true}, s.stats))
 	page := s.guard.Handler(guard.Rule{Route: "/*", Access: guard.Open}, s.assets)
-	s.router.Method("GET", "/*", page)
-	s.router.Method("HEAD", "/*", page)
-	notFound := s.guard.Refused(routeNotFound())
-	s.router.Handle(apiRoot+"/*", notFound) // or else the page would answer
-	s.router.NotFound(notFound.ServeHTTP)
-	s.router.MethodNotAllowed(s.guard.Refused(guard.Problem{Status: http.StatusMethodNotAllowed, Code: codeMethod,
+	router.Method("GET", "/*", page)
+	router.Method("HEAD", "/*", page)
+	s.refuseOthers(router)
+	return router
+}
+
+func (s *Server) refuseOthers(router *chi.Mux) {
+	router.NotFound(s.guard.Refused(routeNotFound()).ServeHTTP)
+	router.MethodNotAllowed(s.guard.Refused(guard.Problem{Status: http.StatusMethodNotAllowed, Code: codeMethod,
 		Detail: "This address takes other methods."}).ServeHTTP)
 }
 
@@ -90,8 +101,9 @@ type HostLimits struct {
 	BytesPerPage  int `json:"bytesPerPage"`
 }
 
-func (s *Server) hostRoutes() {
-	register(s, route{method: "GET", path: "/host", id: "host", tag: "host", rule: guard.Rule{Access: guard.Owner}, summary: "About this host"},
+func (a *api) hostRoutes() {
+	s := a.server
+	register(a, route{method: "GET", path: "/host", id: "host", tag: "host", rule: guard.Rule{Access: guard.Owner}, summary: "About this host"},
 		func(context.Context, *struct{}) (*struct{ Body HostInfo }, error) {
 			r := s.host.Report()
 			up := time.Since(r.Started)
@@ -106,7 +118,7 @@ func (s *Server) hostRoutes() {
 			}
 			return &struct{ Body HostInfo }{out}, nil
 		})
-	register(s, route{method: "POST", path: "/host/drain", id: "drain", tag: "host", rule: guard.Rule{Access: guard.Owner, Body: guard.JSON}, status: http.StatusAccepted,
+	register(a, route{method: "POST", path: "/host/drain", id: "drain", tag: "host", rule: guard.Rule{Access: guard.Owner, Body: guard.JSON}, status: http.StatusAccepted,
 		summary: "Take no new work and park agents at their next tool boundary"},
 		func(context.Context, *struct{}) (*struct{ Body struct{} }, error) {
 			s.host.Drain()
@@ -127,9 +139,10 @@ type providersOut struct {
 	}
 }
 
-func (s *Server) modelRoutes() {
+func (a *api) modelRoutes() {
+	s := a.server
 	owner := guard.Rule{Access: guard.Owner}
-	register(s, route{method: "GET", path: "/models", id: "list-models", tag: "models", rule: owner, summary: "The models that are known"},
+	register(a, route{method: "GET", path: "/models", id: "list-models", tag: "models", rule: owner, summary: "The models that are known"},
 		func(context.Context, *struct{}) (*modelsOut, error) {
 			out := &modelsOut{}
 			out.Body.Models, out.Body.Default = s.host.Router().Models(), s.host.Router().Default()
@@ -138,13 +151,13 @@ func (s *Server) modelRoutes() {
 			}
 			return out, nil
 		})
-	register(s, route{method: "GET", path: "/providers", id: "list-providers", tag: "models", rule: owner, summary: "Where models are served, and whether a key is there"},
+	register(a, route{method: "GET", path: "/providers", id: "list-providers", tag: "models", rule: owner, summary: "Where models are served, and whether a key is there"},
 		func(context.Context, *struct{}) (*providersOut, error) {
 			out := &providersOut{}
 			out.Body.Providers = s.host.Router().Providers()
 			return out, nil
 		})
-	register(s, route{method: "PUT", path: "/providers/{id}/credential", id: "set-credential", tag: "models",
+	register(a, route{method: "PUT", path: "/providers/{id}/credential", id: "set-credential", tag: "models",
 		rule: guard.Rule{Access: guard.Owner, Body: guard.JSON}, status: http.StatusNoContent, summary: "Store a provider's key; it is never told again", errors: []int{404}},
 		func(ctx context.Context, in *struct {
 			ID   string `path:"id"`
@@ -161,7 +174,7 @@ func (s *Server) modelRoutes() {
 			}
 			return nil, nil
 		})
-	register(s, route{method: "DELETE", path: "/providers/{id}/credential", id: "delete-credential", tag: "models", rule: owner, status: http.StatusNoContent,
+	register(a, route{method: "DELETE", path: "/providers/{id}/credential", id: "delete-credential", tag: "models", rule: owner, status: http.StatusNoContent,
 		summary: "Forget a provider's stored key", errors: []int{404}},
 		func(ctx context.Context, in *struct {
 			ID string `path:"id"`

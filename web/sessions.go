@@ -82,10 +82,11 @@ type SessionPatch struct {
 	SandboxMode    *string            `json:"sandboxMode,omitempty" enum:"read-only,workspace-write,danger-full-access"`
 }
 
-func (s *Server) sessionRoutes() {
+func (a *api) sessionRoutes() {
+	s := a.server
 	owner := guard.Rule{Access: guard.Owner}
 	body := guard.Rule{Access: guard.Owner, Body: guard.JSON}
-	register(s, route{method: "POST", path: "/sessions", id: "create-session", tag: "sessions", rule: body, status: http.StatusCreated, also: http.StatusOK,
+	register(a, route{method: "POST", path: "/sessions", id: "create-session", tag: "sessions", rule: body, status: http.StatusCreated, also: http.StatusOK,
 		summary: "Create a session", errors: []int{409, 429, 503}},
 		func(ctx context.Context, in *struct{ Body NewSession }) (*createOut, error) {
 			info, created, err := s.host.Create(ctx, in.Body.spec())
@@ -98,7 +99,7 @@ func (s *Server) sessionRoutes() {
 			}
 			return out, nil
 		})
-	register(s, route{method: "POST", path: "/sessions/batch", id: "create-sessions", tag: "sessions", rule: body, status: http.StatusCreated,
+	register(a, route{method: "POST", path: "/sessions/batch", id: "create-sessions", tag: "sessions", rule: body, status: http.StatusCreated,
 		summary: "Create sessions of one specification, all or none", errors: []int{409, 429, 503}},
 		func(ctx context.Context, in *struct {
 			Body struct {
@@ -117,13 +118,13 @@ func (s *Server) sessionRoutes() {
 			}
 			return out, nil
 		})
-	register(s, route{method: "GET", path: "/sessions", id: "list-sessions", tag: "sessions", rule: owner, summary: "List and search sessions, newest first"},
+	register(a, route{method: "GET", path: "/sessions", id: "list-sessions", tag: "sessions", rule: owner, summary: "List and search sessions, newest first"},
 		func(ctx context.Context, in *listIn) (*listOut, error) {
 			list, err := s.host.List(ctx, session.Query{Cursor: in.Cursor, Limit: in.Limit, Text: in.Q, Preset: in.Preset, Group: in.Group,
 				Archived: in.Archived.pointer(), Status: in.Status})
 			return &listOut{list}, err
 		})
-	register(s, route{method: "GET", path: "/sessions/{id}", id: "get-session", tag: "sessions", rule: owner, summary: "A session", errors: []int{404}},
+	register(a, route{method: "GET", path: "/sessions/{id}", id: "get-session", tag: "sessions", rule: owner, summary: "A session", errors: []int{404}},
 		func(ctx context.Context, in *SessionPath) (*sessionOut, error) {
 			h, err := s.host.Session(ctx, in.ID)
 			if err != nil {
@@ -133,7 +134,7 @@ func (s *Server) sessionRoutes() {
 			info, err := h.Info(ctx)
 			return &sessionOut{info}, err
 		})
-	register(s, route{method: "PATCH", path: "/sessions/{id}", id: "patch-session", tag: "sessions", rule: body, summary: "Change a session", errors: []int{404, 409}},
+	register(a, route{method: "PATCH", path: "/sessions/{id}", id: "patch-session", tag: "sessions", rule: body, summary: "Change a session", errors: []int{404, 409}},
 		func(ctx context.Context, in *struct {
 			SessionPath
 			Body SessionPatch
@@ -146,7 +147,7 @@ func (s *Server) sessionRoutes() {
 			info, err := s.patch(ctx, h, in.Body)
 			return &sessionOut{info}, err
 		})
-	register(s, route{method: "DELETE", path: "/sessions/{id}", id: "delete-session", tag: "sessions", rule: owner, status: http.StatusNoContent,
+	register(a, route{method: "DELETE", path: "/sessions/{id}", id: "delete-session", tag: "sessions", rule: owner, status: http.StatusNoContent,
 		summary: "Delete a session and its files", errors: []int{404, 409}},
 		func(ctx context.Context, in *struct {
 			SessionPath
@@ -154,7 +155,7 @@ func (s *Server) sessionRoutes() {
 		}) (*struct{}, error) {
 			return nil, s.host.Delete(ctx, in.ID, in.Force)
 		})
-	register(s, route{method: "GET", path: "/sessions/{id}/prompt", id: "session-prompt", tag: "sessions", rule: owner, summary: "Exactly what the next request carries", errors: []int{404}},
+	register(a, route{method: "GET", path: "/sessions/{id}/prompt", id: "session-prompt", tag: "sessions", rule: owner, summary: "Exactly what the next request carries", errors: []int{404}},
 		func(ctx context.Context, in *SessionPath) (*struct{ Body host.PromptView }, error) {
 			h, err := s.host.Session(ctx, in.ID)
 			if err != nil {
@@ -169,7 +170,7 @@ func (s *Server) sessionRoutes() {
 			}
 			return &struct{ Body host.PromptView }{view}, err
 		})
-	register(s, route{method: "GET", path: "/sessions/{id}/proof", id: "session-proof", tag: "sessions", rule: owner, summary: "The chain of request hashes", errors: []int{404}},
+	register(a, route{method: "GET", path: "/sessions/{id}/proof", id: "session-proof", tag: "sessions", rule: owner, summary: "The chain of request hashes", errors: []int{404}},
 		func(ctx context.Context, in *SessionPath) (*struct{ Body host.Proof }, error) {
 			h, err := s.host.Session(ctx, in.ID)
 			if err != nil {
@@ -179,7 +180,7 @@ func (s *Server) sessionRoutes() {
 			proof, err := h.Proof(ctx)
 			return &struct{ Body host.Proof }{proof}, err
 		})
-	register(s, route{method: "GET", path: "/sessions/{id}/scope", id: "session-scope", tag: "sessions", rule: owner, summary: "What the agent owns: the audit tree", errors: []int{404}},
+	register(a, route{method: "GET", path: "/sessions/{id}/scope", id: "session-scope", tag: "sessions", rule: owner, summary: "What the agent owns: the audit tree", errors: []int{404}},
 		func(ctx context.Context, in *SessionPath) (*struct{ Body any }, error) {
 			h, err := s.host.Session(ctx, in.ID)
 			if err != nil {

@@ -27,11 +27,12 @@ const (
 )
 
 // streamRoute adds the event stream: a route of its own in the router, and its words in the document.
-func (s *Server) streamRoute() {
+func (a *api) streamRoute() {
+	s := a.server
 	const path = apiRoot + "/stream"
-	s.router.Method("GET", path, s.guard.Handler(guard.Rule{Route: path, Access: guard.Upgrade, Stream: true, API: true}, http.HandlerFunc(s.openStream)))
-	documentFrames(s.api.OpenAPI().Components.Schemas)
-	s.api.OpenAPI().AddOperation(&huma.Operation{
+	a.router.Method("GET", path, s.guard.Handler(guard.Rule{Route: path, Access: guard.Upgrade, Stream: true, API: true}, http.HandlerFunc(s.openStream)))
+	documentFrames(a.OpenAPI().Components.Schemas)
+	a.OpenAPI().AddOperation(&huma.Operation{
 		OperationID: "stream", Method: "GET", Path: path, Tags: []string{"events"}, Summary: "The event stream, a websocket",
 		Description: "Text messages: the server sends StreamFrame, the client StreamCommand. Offer the subprotocols dsh-web.v1 and ticket.VALUE, or send the bearer token.",
 		Security:    []map[string][]string{{"bearer": {}}},

@@ -65,8 +65,8 @@ type Server struct {
 	log    *slog.Logger
 	conns  *guard.Conns
 	http   *http.Server
-	router *chi.Mux
-	api    *api
+	page   *chi.Mux    // everything outside the API
+	api    func() *api // made at its first use: describing its types takes some milliseconds
 	assets *assets
 	stats  *metrics
 
@@ -103,8 +103,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
-	s.router = chi.NewRouter()
-	s.routes()
+	s.page = s.pageRoutes()
+	s.api = sync.OnceValue(s.apiRoutes)
 	s.http = &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: 5 * time.Second,
@@ -127,12 +127,19 @@ func basePath(p string) (string, error) {
 	return p, nil
 }
 
-// handler is the router behind the base path.
+// handler is the routers behind the base path.
 func (s *Server) handler() http.Handler {
+	routers := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, apiRoot+"/") {
+			s.api().router.ServeHTTP(w, r)
+			return
+		}
+		s.page.ServeHTTP(w, r)
+	})
 	if s.base == "" {
-		return s.router
+		return routers
 	}
-	inside := http.StripPrefix(s.base, s.router)
+	inside := http.StripPrefix(s.base, routers)
 	outside := s.guard.Refused(routeNotFound())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, s.base+"/") {
@@ -148,6 +155,9 @@ func (s *Server) Serve(_ context.Context, ln net.Listener) error {
 	if err := s.guard.CheckListener(ln.Addr()); err != nil {
 		return errors.Join(err, ln.Close())
 	}
+	var early sync.WaitGroup
+	defer early.Wait()
+	early.Go(func() { s.api() }) // so that the first caller needn't wait for it
 	err := s.http.Serve(s.conns.Listener(ln))
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil

@@ -36,8 +36,9 @@ const (
 	recentSessions = 200
 )
 
-func (s *Server) workspaceRoutes() {
-	register(s, route{method: "GET", path: "/workspaces", id: "list-workspaces", tag: "workspaces", rule: guard.Rule{Access: guard.Owner},
+func (a *api) workspaceRoutes() {
+	s := a.server
+	register(a, route{method: "GET", path: "/workspaces", id: "list-workspaces", tag: "workspaces", rule: guard.Rule{Access: guard.Owner},
 		summary: "Choose a directory", errors: []int{404}},
 		func(ctx context.Context, in *struct {
 			Path string `query:"path" doc:"An absolute path; the home directory when absent."`
@@ -45,7 +46,7 @@ func (s *Server) workspaceRoutes() {
 			out, err := s.workspaces(ctx, in.Path)
 			return &struct{ Body Workspaces }{out}, err
 		})
-	register(s, route{method: "POST", path: "/workspaces", id: "make-workspace", tag: "workspaces", rule: guard.Rule{Access: guard.Owner, Body: guard.JSON},
+	register(a, route{method: "POST", path: "/workspaces", id: "make-workspace", tag: "workspaces", rule: guard.Rule{Access: guard.Owner, Body: guard.JSON},
 		summary: "Make a directory, if there is none, inside one that exists", errors: []int{404}},
 		func(ctx context.Context, in *struct {
 			Body struct {
