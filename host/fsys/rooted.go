@@ -248,7 +248,17 @@ func (r *Rooted) Create(ctx context.Context, path string, data []byte) (Info, er
 }
 
 func (w *walk) create(path, name string, data []byte) (Info, error) {
-	if err := w.into(strings.TrimSuffix(path, name)); err != nil {
+	parent := strings.TrimSuffix(path, name)
+	if strings.Contains(parent, "..") {
+		// What is missing can't be gone back from; a directory made for that would only be left over.
+		probe := &walk{rooted: w.rooted, mode: w.mode, asked: w.asked}
+		_, _, err := probe.find(parent)
+		probe.close()
+		if errors.Is(err, fs.ErrNotExist) {
+			parent = lexical(parent)
+		}
+	}
+	if err := w.into(parent); err != nil {
 		return Info{}, err
 	}
 	return w.place(name, nil).create(data)

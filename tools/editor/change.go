@@ -243,7 +243,10 @@ func (e *Engine) snippet(did, path string, after []byte, meta Meta) string {
 	if _, err := s.read(context.Background(), r, want, false); err != nil {
 		return fmt.Sprintf("%s %s.", did, path) // reading from memory doesn't fail
 	}
-	header := fmt.Sprintf("%s %s. Now %s, numbered as by `cat -n`:", did, path, lineSpan(first, s.last()))
+	header := fmt.Sprintf("%s %s. Here are %s as they are now, numbered as by `cat -n`:", did, path, lineSpan(first, s.last()))
+	if first == s.last() {
+		header = fmt.Sprintf("%s %s. Here is %s as it is now, numbered as by `cat -n`:", did, path, lineSpan(first, first))
+	}
 	text, _, _ := s.render(header, nil, path)
 	return text
 }

@@ -19,7 +19,7 @@ func TestReplace(t *testing.T) {
 		d := open(t)
 		p := d.put("f", numbers(30))
 		got := d.ok("str_replace", "path", p, "old_str", "line 15\n", "new_str", "fifteen\nand a half\n")
-		want := "Edited " + p + ". Now lines 11 to 20, numbered as by `cat -n`:\n" +
+		want := "Edited " + p + ". Here are lines 11 to 20 as they are now, numbered as by `cat -n`:\n" +
 			"    11\tline 11\n    12\tline 12\n    13\tline 13\n    14\tline 14\n    15\tfifteen\n    16\tand a half\n    17\tline 16\n    18\tline 17\n    19\tline 18\n    20\tline 19"
 		if got != want {
 			t.Errorf("%s", got)
@@ -69,8 +69,8 @@ func TestReplace(t *testing.T) {
 			{"x\nfoo bar\n", "foo\r bar", "carriage returns, it would match on line 2"},
 			{"x\nfoo\nbar\n", `foo\nbar`, "in place of the characters \\n and \\t, it would match on line 2"},
 			{"x\nFoo\n", "foo", "upper and lower case, it would match on line 2"},
-			{"x\nFoo\n", "other", "so nothing was written. It was:"},
-			{"", " ", "so nothing was written. It was:"},
+			{"x\nFoo\n", "other", "so nothing was written. The text that was looked for:"},
+			{"", " ", "so nothing was written. The text that was looked for:"},
 		} {
 			p := d.put("f", c.file)
 			d.fails(editor.NoMatch, []string{c.why, "\n" + c.old}, "str_replace", "path", p, "old_str", c.old, "new_str", "new")
@@ -278,7 +278,7 @@ func TestInsert(t *testing.T) {
 		d := open(t)
 		p := d.put("f", numbers(20))
 		got := d.ok("insert", "path", p, "insert_line", 10, "new_str", "new")
-		d.contains(got, "Now lines 7 to 15,", "    10\tline 10\n    11\tnew\n    12\tline 11\n", "    15\tline 14")
+		d.contains(got, "Here are lines 7 to 15 as they are now,", "    10\tline 10\n    11\tnew\n    12\tline 11\n", "    15\tline 14")
 	})
 }
 

@@ -21,7 +21,7 @@ func refuseNoMatch(path string, data []byte, old string) *Refusal {
 	if n := utf8.RuneCountInString(old); n > maxEcho {
 		echo = fmt.Sprintf("%s [... %s more characters]", string([]rune(old)[:maxEcho]), grouped(n-maxEcho))
 	}
-	return refuse(NoMatch, "`old_str` was not found in %s, so nothing was written.%s It was:\n%s", path, why(data, old), echo)
+	return refuse(NoMatch, "`old_str` was not found in %s, so nothing was written.%s The text that was looked for:\n%s", path, why(data, old), echo)
 }
 
 // maxHinted is the largest file that is searched for what was meant, in bytes: each guess rewrites all of it.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -42,7 +43,7 @@ func (e *Engine) View(ctx context.Context, path string, r *Range) (Outcome, erro
 }
 
 func (e *Engine) viewFile(ctx context.Context, path string, info fsys.Info, f io.Reader, r *Range) (Outcome, error) {
-	src := bufio.NewReaderSize(f, 64<<10)
+	src := bufio.NewReaderSize(f, int(min(max(info.Size+1, sniffed), 64<<10)))
 	head, err := src.Peek(sniffed)
 	if err != nil && err != io.EOF {
 		return Outcome{}, err
@@ -243,10 +244,11 @@ func (s *sheet) add(l line) {
 	case !l.unended:
 		s.lf++
 	}
+	number := strconv.Itoa(s.first + len(s.lines))
 	if s.engine.profile == Plain {
-		text = fmt.Sprintf("%d  %s", s.first+len(s.lines), text)
+		text = number + "  " + text
 	} else {
-		text = fmt.Sprintf("%6d\t%s", s.first+len(s.lines), text)
+		text = "      "[min(len(number), 6):] + number + "\t" + text
 	}
 	s.lines = append(s.lines, text)
 	s.chars += utf8.RuneCountInString(text) + 1

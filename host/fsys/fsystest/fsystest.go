@@ -231,6 +231,12 @@ func create(b *bench) {
 	_, err = b.Create(ctx, b.dir+"/a/../up/f", []byte("x"))
 	b.must(err)
 	b.has("up/f", "x")
+	info, err = b.Create(ctx, b.dir+"/none/../beside/f", []byte("x"))
+	b.must(err)
+	if info.Path != b.at("beside/f") {
+		b.Errorf("%+v", info)
+	}
+	b.alone("", "a", "beside", "link", "up")
 }
 
 func createRefuses(b *bench) {
