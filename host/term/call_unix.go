@@ -336,10 +336,11 @@ func (c *call) climb(s *shell, j *job, r rung, over *time.Timer) verdict {
 	defer poll.Stop()
 	for n := 1; ; n++ {
 		group := s.foreground()
-		if group == 0 || (group == s.pid && r.signals[0] == unix.SIGKILL) {
+		spare := group == s.pid && r.signals[0] == unix.SIGKILL // killing the shell itself is left to the caller
+		if group == 0 || (spare && had == 0 && n > 2) {
 			return pausing
 		}
-		if group != had {
+		if group != had && !spare {
 			had = group
 			c.out.Rung = r.name
 			for _, sig := range r.signals {

@@ -554,13 +554,13 @@ func TestKeyboard(t *testing.T) {
 		n, _ := ts.ReadAt(0, b)
 		return string(b[:n])
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the screen: %q", screen())
+		}
+	})
 	sees := func(text string) {
 		t.Helper()
-		defer func() {
-			if t.Failed() {
-				t.Logf("the screen: %q", screen())
-			}
-		}()
 		eventually(t, text, func() bool { return strings.Contains(screen(), text) })
 	}
 	write := func(text string) {
@@ -582,6 +582,7 @@ func TestKeyboard(t *testing.T) {
 	write("to the program\n")
 	sees("to the program\r\nto the program\r\n")
 	write("\x03")
+	eventually(t, "the prompt", func() bool { return strings.HasSuffix(screen(), "\n/usr $ ") }) // what is typed before may be lost with the loop
 	write("sleep 1000\n")
 	eventually(t, "the program", func() bool { return strings.HasPrefix(ts.State().Foreground, "sleep") })
 	if err := k.Release(t.Context()); err != nil {
