@@ -162,9 +162,7 @@ func (a *api) sessionRoutes() {
 				return nil, err
 			}
 			defer h.Release()
-			view, err := any(h).(interface {
-				Prompt(context.Context) (host.PromptView, error)
-			}).Prompt(ctx)
+			view, err := h.Prompt(ctx)
 			if view.Tools == nil {
 				view.Tools = []model.Tool{}
 			}

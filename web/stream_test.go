@@ -150,9 +150,9 @@ func TestLiveText(t *testing.T) {
 				t.Errorf("%s saw %q", name, text)
 			}
 		}
-		if v.last["one"] != early.last["one"] {
-			t.Errorf("%s ends at %d", name, v.last["one"])
-		}
+	}
+	if early.last["one"] != late.last["one"] {
+		t.Errorf("one ends at %d, the other at %d", early.last["one"], late.last["one"])
 	}
 }
 
