@@ -22,8 +22,8 @@ var (
 	ErrNotAtTurnEnd = errors.New("a fork begins where a turn has ended")
 )
 
-// DamagedHeader is the damage of a session whose header a store can't read; it stays whatever its log says.
-const DamagedHeader = "the header can't be read"
+// DamagedRow is the damage of a session whose row (header, labels) a store can't read; it stays whatever its log says.
+const DamagedRow = "the session's row can't be read"
 
 // DamageError says why a session can't be read on or written. It matches ErrReadOnly.
 type DamageError struct {

@@ -313,7 +313,7 @@ func (l *Log) load(ctx context.Context) error {
 		state.Damage = damage.Reason
 	} else if state.Last != facts.Last {
 		state.Damage = "the last event isn't the one that the session's row names"
-	} else if facts.Damage == DamagedHeader {
+	} else if facts.Damage == DamagedRow {
 		state.Damage = facts.Damage
 	}
 	if state.Damage != facts.Damage {

@@ -56,10 +56,10 @@ func scanInfo(row interface{ Scan(...any) error }) (n int64, i session.Info, err
 	id := i.ID
 	if err := json.Unmarshal(header, &i.Header); err != nil || i.Header.ID != id {
 		i.Header = session.Header{ID: id, Group: group}
-		i.Damage = session.DamagedHeader
+		i.Damage = session.DamagedRow
 	}
-	if err := json.Unmarshal([]byte(labels), &i.Labels); err != nil && i.Damage == "" {
-		i.Damage = "the labels can't be read"
+	if err := json.Unmarshal([]byte(labels), &i.Labels); err != nil {
+		i.Damage = session.DamagedRow
 	}
 	if len(i.Labels) == 0 {
 		i.Labels = nil
@@ -140,8 +140,12 @@ func (s *Store) readLast(ctx context.Context, n int64, r session.Range, limit in
 		for _, a := range arrivals {
 			size += len(a.body)
 		}
+		left := 0
+		if r.MaxBytes > 0 {
+			left = max(1, r.MaxBytes-size)
+		}
 		low, high := keyRange(n, r.After, r.Before)
-		events, _, err := s.readRows(ctx, r.MaxBytes-size, "SELECT key & 4294967295, body FROM event WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT ?", low, high, limit-len(arrivals))
+		events, _, err := s.readRows(ctx, left, "SELECT key & 4294967295, body FROM event WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT ?", low, high, limit-len(arrivals))
 		if err != nil {
 			return nil, err
 		}
@@ -171,7 +175,7 @@ func (s *Store) readArrivals(ctx context.Context, n int64, places []place, order
 		places[0].n, places[len(places)-1].n, n)
 }
 
-// readRows reads rows until they hold maxBytes, but at least one; zero doesn't limit, below zero only the first is read.
+// readRows reads rows until they hold maxBytes, but at least one; zero doesn't limit.
 func (s *Store) readRows(ctx context.Context, maxBytes int, query string, args ...any) (out []found, whole bool, err error) {
 	if a := len(args) - 1; strings.Contains(query, "LIMIT") && args[a] == math.MaxInt {
 		args[a] = -1
@@ -187,7 +191,7 @@ func (s *Store) readRows(ctx context.Context, maxBytes int, query string, args .
 		if err := rows.Scan(&f.seq, &f.body); err != nil {
 			return nil, false, err
 		}
-		if size += len(f.body); maxBytes != 0 && size > maxBytes && len(out) > 0 {
+		if size += len(f.body); maxBytes > 0 && size > maxBytes && len(out) > 0 {
 			return out, false, nil
 		}
 		out = append(out, f)
