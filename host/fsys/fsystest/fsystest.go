@@ -40,6 +40,7 @@ func Run(t *testing.T, open Open) {
 		"EditWaitsWithCtx":  editWaits,
 		"EditLinks":         editLinks,
 		"EditReadOnlyPlace": editReadOnlyPlace,
+		"EditAttributes":    editAttributes,
 		"DiskFull":          diskFull,
 		"Remove":            remove,
 		"Special":           special,

@@ -3,9 +3,11 @@ package fsystest
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/dsh-web/dsh-web/host/fsys"
 	"golang.org/x/sys/unix"
@@ -53,6 +55,18 @@ func editReadOnlyPlace(b *bench) {
 	})
 	b.must(os.Chmod(b.at("d"), 0o777))
 	if os.Getuid() == 0 {
+		nobody(func() { // a new file would be allowed here, but would be another's
+			_, err := b.Edit(ctx, p, to("by another"))
+			b.must(err)
+			b.has("d/f", "by another")
+			fi, err := os.Stat(p)
+			b.must(err)
+			if st := fi.Sys().(*syscall.Stat_t); st.Uid != 0 || fi.Mode() != 0o666 {
+				b.Errorf("owner %d, mode %v", st.Uid, fi.Mode())
+			}
+			_, err = b.Edit(ctx, p, to("short"))
+			b.must(err)
+		})
 		nobody(func() { // a rename would be allowed here, but the file is not ours to write
 			_, err := b.Edit(ctx, b.at("d/locked"), to("new"))
 			b.is(err, fs.ErrPermission)
@@ -72,6 +86,35 @@ func reachable(b *bench) {
 			b.must(os.Chmod(dir, fi.Mode().Perm()|0o55))
 		}
 	}
+}
+
+// editAttributes edits files that a plain new file couldn't replace, or could only be replaced.
+func editAttributes(b *bench) {
+	ctx := b.Context()
+	p := b.put("f", "old")
+	if err := unix.Setxattr(p, "user.note", []byte("kept"), 0); err != nil {
+		b.Log("no extended attributes here: ", err)
+	} else {
+		_, err := b.Edit(ctx, p, to("new"))
+		b.must(err)
+		b.has("f", "new")
+		value := make([]byte, 10)
+		if n, err := unix.Getxattr(p, "user.note", value); err != nil || string(value[:n]) != "kept" {
+			b.Errorf("attribute %q, %v", value, err)
+		}
+	}
+
+	program, err := os.ReadFile("/bin/sleep")
+	b.must(err)
+	b.must(os.WriteFile(b.at("program"), program, 0o755))
+	run := exec.CommandContext(ctx, b.at("program"), "1000")
+	b.must(run.Start())
+	_, err = b.Edit(ctx, b.at("program"), to("#!/bin/true\n"))
+	b.must(err)
+	b.has("program", "#!/bin/true\n")
+	b.must(run.Process.Kill())
+	_ = run.Wait() // killed, as it should be
+	b.alone("", "f", "program")
 }
 
 // diskFull works on a file system of 128 KiB.
