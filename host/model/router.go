@@ -27,6 +27,8 @@ type Config struct {
 	Providers []Provider
 	// Default names the configured default route; empty fields leave the built-in rule.
 	Default Choice
+	// ContextWindow is the capacity, in tokens, of models that no catalogue knows; 0 leaves it unknown.
+	ContextWindow int
 	// Kinds maps a provider's kind to the constructor of its adapters.
 	Kinds map[string]Factory
 	// Lookup finds environment-like values: keys and base URLs. It is asked for every request, so that a changed key counts at once.
@@ -155,6 +157,7 @@ type Router struct {
 	providers []Provider
 	byName    map[string]int
 	def       Choice
+	window    int // of models without catalogue data
 	kinds     map[string]Factory
 	lookup    func(string) (string, bool)
 }
@@ -172,7 +175,7 @@ func (e *UnknownProviderError) Error() string {
 
 // NewRouter checks c and builds a router.
 func NewRouter(c Config) (*Router, error) {
-	r := &Router{byName: map[string]int{}, kinds: c.Kinds, lookup: c.Lookup, def: c.Default}
+	r := &Router{byName: map[string]int{}, kinds: c.Kinds, lookup: c.Lookup, def: c.Default, window: c.ContextWindow}
 	if r.lookup == nil {
 		r.lookup = func(string) (string, bool) { return "", false }
 	}
@@ -299,6 +302,9 @@ func (r *Router) Resolve(s Selection) (Route, error) {
 	info := Catalog{ID: s.Model}
 	if i := slices.IndexFunc(p.Models, func(m Catalog) bool { return m.ID == s.Model }); i >= 0 {
 		info = p.Models[i]
+	}
+	if info.ContextWindow == 0 {
+		info.ContextWindow = r.window
 	}
 	route := Route{
 		Provider: p.ID, Model: s.Model, ContextWindow: info.ContextWindow, MaxOutput: info.MaxOutput, Images: info.Images,
