@@ -100,24 +100,36 @@ func (c *clipper) result() clipped {
 		return clipped{head: string(head), cut: true}
 	}
 	tail := c.tail
+	ends := tail[len(tail)-1] == '\n'
+	if c.restChars <= c.tailMax() || (ends && c.restChars == c.tailMax()+1) {
+		// Head and tail meet: nothing is missing.
+		return clipped{head: string(bytes.TrimSuffix(append(c.head, tail...), []byte{'\n'}))}
+	}
 	if over := utf8.RuneCount(tail) - c.tailMax(); over > 0 {
 		n, _ := take(tail, over)
 		tail = tail[n:]
-	} else if c.restChars <= c.tailMax() {
-		// Head and tail meet: nothing is missing.
-		return clipped{head: string(bytes.TrimSuffix(append(c.head, tail...), []byte{'\n'}))}
 	}
 	tail = bytes.TrimSuffix(tail, []byte{'\n'})
 	if i := bytes.IndexByte(tail, '\n'); i >= 0 {
 		tail = tail[i+1:]
 	}
-	all := c.headChars + c.restChars
-	lines := bytes.Count(c.head, []byte{'\n'}) + c.restLines
+	all := bytes.Count(c.head, []byte{'\n'}) + c.restLines
+	if !ends {
+		all++
+	}
 	return clipped{
 		head: string(head), tail: string(tail), cut: true,
-		chars: all - utf8.RuneCount(head) - utf8.RuneCount(tail),
-		lines: max(0, lines-bytes.Count(head, []byte{'\n'})-bytes.Count(tail, []byte{'\n'})-1),
+		chars: c.headChars + c.restChars - utf8.RuneCount(head) - utf8.RuneCount(tail),
+		lines: max(0, all-lines(head)-lines(tail)),
 	}
+}
+
+// lines counts the lines of a text without a newline at its end.
+func lines(p []byte) int {
+	if len(p) == 0 {
+		return 0
+	}
+	return bytes.Count(p, []byte{'\n'}) + 1
 }
 
 // screen is a sanitizer over a clipper: raw terminal output in, text for the model out.

@@ -45,6 +45,9 @@ const promptMax = 200 // characters of a prompt that are repeated
 // result puts a call's outcome into words.
 func (t *tool) result(out term.Outcome, s *screen, restartOnly bool) tools.Result {
 	c := s.result()
+	if out.TimedOut || out.Cancelled || out.Waiting != nil {
+		c.head = strings.TrimRight(c.head, "\n") // bash breaks the line when it is interrupted
+	}
 	var text paragraphs
 	text.add(t.idle(out)...)
 	if c.cut && t.config.Clip == ClipHeadTail {
