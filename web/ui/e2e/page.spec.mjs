@@ -250,7 +250,7 @@ test('offline and back: nothing missed, and the agent never looks stopped', asyn
   await page.locator('.tool').first().waitFor();
   await page.context().setOffline(true);
   await page.getByText('Connection lost').waitFor();
-  assert.equal(await page.locator('.header__status').innerText(), ' Running'.trim());
+  assert.equal((await page.locator('.header__status').innerText()).trim(), 'Running');
   await shot(page, 'offline');
   await until('the turn', () => [...slow.host.sessions.values()].every((s) => s.id === 'waiting' || !s.running));
   await page.context().setOffline(false);

@@ -3,17 +3,19 @@
 import { useEffect, useState } from 'preact/hooks';
 import { Button } from './parts/controls';
 import { Icon } from './parts/icon';
+import { lazy } from './parts/lazy';
 import { ApprovalsScreen } from './screens/approvals';
 import { LoginScreen } from './screens/login';
 import { NewScreen } from './screens/new';
-import { PresetsScreen } from './screens/presets';
 import { SessionScreen } from './screens/session';
-import { SettingsScreen } from './screens/settings';
 import { Sidebar } from './screens/sidebar';
 import { access, connection, feed, host, pendingCount, toast } from './store/app';
 import { titleOf } from './store/feed';
 import { route } from './store/route';
 import { strings } from './strings';
+
+const PresetsScreen = lazy(() => import('./screens/more').then((m) => m.PresetsScreen));
+const SettingsScreen = lazy(() => import('./screens/more').then((m) => m.SettingsScreen));
 
 export function App() {
   useTitle();

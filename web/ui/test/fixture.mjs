@@ -201,6 +201,12 @@ export function liveBlock(session, fields) {
   };
 }
 
+const offered = [
+  'GET /host', 'GET /presets', 'POST /presets', 'GET /presets/{id}', 'PUT /presets/{id}', 'DELETE /presets/{id}', 'POST /presets/check', 'GET /models', 'GET /providers',
+  'PUT /providers/{id}/credential', 'GET /workspaces', 'GET /sessions', 'POST /sessions', 'PATCH /sessions/{id}/messages/{messageId}', 'DELETE /sessions/{id}/messages/{messageId}',
+  'POST /sessions/{id}/fork', 'GET /sessions/{id}/prompt', 'GET /sessions/{id}/proof', 'GET /sessions/{id}/export', 'GET /sessions/{id}/terminal', 'POST /approvals/{id}/decision',
+];
+
 const policy =
   "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types dompurify";
 
@@ -237,6 +243,8 @@ function route(host, method, path, query, body, answer, fail) {
       host.tickets.add(ticket);
       return answer(200, { ticket, expiresAt: new Date(Date.now() + 30_000).toISOString() });
     }
+    case 'GET openapi.json':
+      return answer(200, { paths: Object.fromEntries(offered.map((o) => o.split(' ')).map(([m, p]) => [`/api/v1${p}`, p]).map(([full, p]) => [full, Object.fromEntries(offered.filter((o) => o.endsWith(` ${p}`)).map((o) => [o.split(' ')[0].toLowerCase(), {}]))])) });
     case 'GET presets':
       return answer(200, { presets: host.presets.map(({ text, ...p }) => p) });
     case 'GET presets/*': {

@@ -127,11 +127,3 @@ function problemText(problem: Problem): string {
   const main = problem.detail ?? problem.title ?? `The host answered ${problem.status}.`;
   return fields.length ? `${main} (${fields.join('; ')})` : main;
 }
-
-/** True when the host has no such route: the control that needs it is hidden. */
-export function missingRoute(error: unknown): boolean {
-  return (
-    error instanceof ApiError &&
-    (error.code === 'route-not-found' || error.status === 405 || error.status === 501 || error.code === 'http-404')
-  );
-}

@@ -4,8 +4,9 @@ import { useRef, useState } from 'preact/hooks';
 import { Badge, Button, StatusDot } from '../parts/controls';
 import { Menu } from '../parts/menu';
 import { FullAccess } from '../parts/presets';
-import { missing, presets } from '../store/app';
+import { feed, presets } from '../store/app';
 import { change, download, fork, stop } from '../store/commands';
+import { offers } from '../store/offers';
 import { navigate } from '../store/route';
 import type { OpenSession } from '../store/session';
 import { strings } from '../strings';
@@ -19,7 +20,8 @@ export function SessionHeader(props: { session: OpenSession; panel: Panel | null
   const [deleting, setDeleting] = useState(false);
   const info = session.info.value;
   const running = session.running.value;
-  const status = info?.status === 'damaged' ? 'damaged' : running ? 'running' : 'idle';
+  const asked = [...feed.value.approvals.values()].some((a) => a.session === session.id);
+  const status = info?.status === 'damaged' ? 'damaged' : !running ? 'idle' : asked ? 'waiting' : 'running';
   const text = strings.session;
   const model = session.transcript.value.model ?? info?.model;
   const usage = session.info.value?.usage ?? session.transcript.value.usage;
@@ -28,18 +30,22 @@ export function SessionHeader(props: { session: OpenSession; panel: Panel | null
   const exportAs = (format: string) =>
     void download(session.path(`/export?format=${format}`), `${session.id}.${format === 'jsonl' || format === 'openai' ? 'jsonl' : format === 'atif' ? 'json' : 'bundle'}`);
 
+  const exports = offers('GET /sessions/{}/export') ? Object.entries(text.exportAs) : [];
+
   return (
     <header class="header">
       <div class="header__first">
         <Title session={session} />
         <div class="header__actions">
           {running && (
-            <Button kind="danger" icon="stop" onClick={() => void stop(session)}>
+            <Button class="header__stop" kind="danger" icon="stop" onClick={() => void stop(session)}>
               {text.stop}
             </Button>
           )}
-          <Button kind="quiet" icon="code" label={text.prompt} pressed={props.panel === 'prompt'} onClick={() => props.onPanel('prompt')} />
-          {!missing.value.has('terminal') && (
+          {offers('GET /sessions/{}/prompt') && (
+            <Button kind="quiet" icon="code" label={text.prompt} pressed={props.panel === 'prompt'} onClick={() => props.onPanel('prompt')} />
+          )}
+          {offers('GET /sessions/{}/terminal') && (
             <Button
               kind="quiet"
               icon="terminal"
@@ -52,8 +58,8 @@ export function SessionHeader(props: { session: OpenSession; panel: Panel | null
             label={text.more}
             icon="more"
             entries={[
-              { label: text.fork, run: () => void fork(session) },
-              ...Object.entries(text.exportAs).map(([format, label]) => ({
+              ...(offers('POST /sessions/{}/fork') ? [{ label: text.fork, run: () => void fork(session) }] : []),
+              ...exports.map(([format, label]) => ({
                 label: `${text.export}: ${label}`,
                 run: () => exportAs(format),
               })),
@@ -146,7 +152,7 @@ function PresetLabel({ session }: { session: OpenSession }) {
   if (!preset) return null;
   const listed = presets.value.find((p) => p.id === preset.id);
   const name = listed?.name ?? preset.id;
-  const blank = info?.blank === true && session.transcript.value.turn === 'unknown' && session.queue.value.length === 0;
+  const blank = info?.blank === true && info.status !== 'damaged' && session.transcript.value.turn === 'unknown' && session.queue.value.length === 0;
   return (
     <span class="header__preset">
       {blank && presets.value.length > 1 ? (

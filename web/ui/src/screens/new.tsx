@@ -8,6 +8,7 @@ import { ModelSelect } from '../parts/models';
 import { PresetPicker } from '../parts/presets';
 import { api, feed, presets, putSession } from '../store/app';
 import { when } from '../store/feed';
+import { offers } from '../store/offers';
 import { navigate } from '../store/route';
 import { strings } from '../strings';
 import { shortPath } from '../text/format';
@@ -82,9 +83,11 @@ export function NewScreen({ preset, workspace }: { preset?: string; workspace?: 
               aria-describedby={problem ? ids.problem : undefined}
               onInput={(event) => setPath(event.currentTarget.value)}
             />
-            <Button icon="folder" onClick={() => setBrowsing(true)}>
-              {text.browse}
-            </Button>
+            {offers('GET /workspaces') && (
+              <Button icon="folder" onClick={() => setBrowsing(true)}>
+                {text.browse}
+              </Button>
+            )}
           </div>
           {recent.length > 0 && (
             <div class="chips" role="group" aria-label={text.recent}>
@@ -145,7 +148,9 @@ export function NewScreen({ preset, workspace }: { preset?: string; workspace?: 
 /** Workspaces used before, as the host and the session list know them. */
 function useRecent(): string[] {
   const [told, setTold] = useState<string[]>([]);
+  const offered = offers('GET /workspaces');
   useEffect(() => {
+    if (!offered) return;
     let current = true;
     api.get<Workspaces>('workspaces').then(
       (w) => current && setTold(w.recent),
@@ -154,7 +159,7 @@ function useRecent(): string[] {
     return () => {
       current = false;
     };
-  }, []);
+  }, [offered]);
   const sessions = feed.value.sessions;
   return useMemo(() => {
     const used = [...sessions.values()].sort((a, b) => when(b) - when(a)).map((s) => s.workspace);

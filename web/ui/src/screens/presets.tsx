@@ -1,13 +1,13 @@
 // Presets: read what each is made of, copy one, change the copy.
 
 import { useEffect, useState } from 'preact/hooks';
-import { missingRoute } from '../api/client';
 import type { CheckResult, PresetDetail, PresetSummary } from '../api/wire';
 import { CodeView } from '../parts/code';
 import { Badge, Button, Spinner } from '../parts/controls';
 import { Dialog } from '../parts/dialog';
 import { forgetPreset, FullAccess, usePreset } from '../parts/presets';
-import { api, attempt, loadPresets, missing, presets, say } from '../store/app';
+import { api, attempt, loadPresets, presets, say } from '../store/app';
+import { offers } from '../store/offers';
 import { fragmentOf, navigate } from '../store/route';
 import { strings } from '../strings';
 
@@ -52,8 +52,8 @@ function PresetView({ preset }: { preset: PresetSummary }) {
   const [copying, setCopying] = useState(false);
   const [deleting, setDeleting] = useState(false);
   const text = strings.presets;
-  const mine = preset.origin === 'user';
-  const authoring = !missing.value.has('preset-authoring');
+  const mine = preset.origin === 'user' && offers('PUT /presets/{}');
+  const authoring = offers('POST /presets');
   void version;
   return (
     <>
@@ -178,14 +178,14 @@ function Source(props: { preset: PresetSummary; detail: PresetDetail; editable: 
 function useCheck(draft: string, active: boolean): { problems: string[] } | null {
   const [result, setResult] = useState<{ problems: string[] } | null>(null);
   useEffect(() => {
-    if (!active) return;
+    if (!active || !offers('POST /presets/check')) return;
     let current = true;
     const timer = setTimeout(async () => {
       try {
         const answer = await api.post<CheckResult>('presets/check', { text: draft });
         if (current) setResult({ problems: problemsOf(answer) });
       } catch (error) {
-        if (!current || missingRoute(error)) return;
+        if (!current) return;
         setResult({ problems: [(error as Error).message] });
       }
     }, 400);
@@ -212,10 +212,6 @@ function CopyDialog({ from, onClose }: { from: string; onClose: () => void }) {
     try {
       await api.post('presets', { id: id.trim(), from });
     } catch (error) {
-      if (missingRoute(error)) {
-        missing.value = new Set([...missing.value, 'preset-authoring']);
-        return onClose();
-      }
       return setProblem((error as Error).message);
     }
     await loadPresets();

@@ -2,11 +2,11 @@
 
 import { useEffect, useState } from 'preact/hooks';
 import type { Prompt, Proof, SentRequest, ToolSchema } from '../api/wire';
-import { missingRoute } from '../api/client';
 import { CodeView } from '../parts/code';
 import { Badge, CopyButton, Spinner } from '../parts/controls';
 import { SidePanel } from '../parts/panel';
 import { api } from '../store/app';
+import { offers } from '../store/offers';
 import type { OpenSession } from '../store/session';
 import { strings } from '../strings';
 import { bytes, count } from '../text/format';
@@ -24,10 +24,12 @@ export function PromptPanel({ session, onClose }: { session: OpenSession; onClos
       (answer) => current && (setPrompt(answer), setProblem('')),
       (error: Error) => current && setProblem(error.message),
     );
-    api.get<Proof>(session.path('/proof')).then(
-      (answer) => current && setProof(answer),
-      (error) => current && !missingRoute(error) && setProof(null),
-    );
+    if (offers('GET /sessions/{}/proof')) {
+      api.get<Proof>(session.path('/proof')).then(
+        (answer) => current && setProof(answer),
+        () => current && setProof(null),
+      );
+    }
     return () => {
       current = false;
     };

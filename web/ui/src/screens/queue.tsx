@@ -4,6 +4,7 @@
 import { useState } from 'preact/hooks';
 import { Badge, Button, Spinner } from '../parts/controls';
 import { editQueued, queuedText, removeQueued, resend } from '../store/commands';
+import { offers } from '../store/offers';
 import type { OpenSession } from '../store/session';
 import { strings } from '../strings';
 
@@ -37,6 +38,7 @@ function Queued(props: { session: OpenSession; id: string; text: string; placeme
   const { session, id, placement } = props;
   const [draft, setDraft] = useState<string | null>(null);
   const words = strings.composer;
+  const changeable = offers('PATCH /sessions/{}/messages/{}');
   const save = () => {
     const content = draft?.trim();
     setDraft(null);
@@ -69,13 +71,15 @@ function Queued(props: { session: OpenSession; id: string; text: string; placeme
       )}
       {draft === null && (
         <>
-          {placement !== 'steer' && (
+          {changeable && placement !== 'steer' && (
             <Button kind="quiet" onClick={() => void editQueued(session, id, { placement: 'steer' })}>
               {words.promote}
             </Button>
           )}
-          <Button kind="quiet" icon="edit" label={strings.edit} onClick={() => setDraft(props.text)} />
-          <Button kind="quiet" icon="close" label={strings.remove} onClick={() => void removeQueued(session, id)} />
+          {changeable && <Button kind="quiet" icon="edit" label={strings.edit} onClick={() => setDraft(props.text)} />}
+          {offers('DELETE /sessions/{}/messages/{}') && (
+            <Button kind="quiet" icon="close" label={strings.remove} onClick={() => void removeQueued(session, id)} />
+          )}
         </>
       )}
     </li>

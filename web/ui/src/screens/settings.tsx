@@ -1,12 +1,12 @@
 // Theme, keys, what the sandbox enforces, and which host this is.
 
 import { useEffect, useId, useState } from 'preact/hooks';
-import { missingRoute } from '../api/client';
 import { forgetToken } from '../api/token';
 import type { Provider } from '../api/wire';
 import { CodeView } from '../parts/code';
 import { Badge, Button } from '../parts/controls';
-import { api, attempt, host, loadModels, logOut, say } from '../store/app';
+import { api, attempt, fail, host, loadModels, logOut, say } from '../store/app';
+import { offers } from '../store/offers';
 import { setTheme, theme, type Theme } from '../store/theme';
 import { strings } from '../strings';
 
@@ -65,17 +65,19 @@ export function SettingsScreen() {
 
 function Providers() {
   const [list, setList] = useState<readonly Provider[] | null>(null);
-  const [gone, setGone] = useState(false);
   const text = strings.settings;
   const load = async () => {
     try {
       setList((await api.get<{ providers: Provider[] }>('providers')).providers ?? []);
     } catch (error) {
-      if (missingRoute(error)) setGone(true);
+      fail(error);
     }
   };
-  useEffect(() => void load(), []);
-  if (gone || !list) return null;
+  const offered = offers('GET /providers');
+  useEffect(() => {
+    if (offered) void load();
+  }, [offered]);
+  if (!list) return null;
   return (
     <section>
       <h2>{text.providers}</h2>
@@ -98,7 +100,7 @@ function ProviderRow({ provider, onSaved }: { provider: Provider; onSaved: () =>
   const [key, setKey] = useState('');
   const id = useId();
   const text = strings.settings;
-  const needsKey = provider.kind !== 'script' && provider.kind !== 'replay' && provider.id !== 'demo';
+  const needsKey = offers('PUT /providers/{}/credential') && provider.kind !== 'script' && provider.kind !== 'replay' && provider.id !== 'demo';
   const save = async () => {
     const done = await attempt(() =>
       api.put(`providers/${encodeURIComponent(provider.id)}/credential`, { key: key.trim() }).then(() => true),

@@ -6,8 +6,9 @@ import { Icon, type IconName } from '../parts/icon';
 import { Menu } from '../parts/menu';
 import { StatusDot } from '../parts/controls';
 import { archive } from '../store/commands';
-import { api, feed, missing, pendingCount } from '../store/app';
+import { api, feed, pendingCount } from '../store/app';
 import { byWorkspace, titleOf } from '../store/feed';
+import { offers } from '../store/offers';
 import { fragmentOf, navigate, route, type Route } from '../store/route';
 import { strings } from '../strings';
 import { ago, shortPath } from '../text/format';
@@ -77,8 +78,8 @@ export function Sidebar({ onNavigate }: { onNavigate: () => void }) {
           <input type="checkbox" checked={archived} onChange={(event) => setArchived(event.currentTarget.checked)} />
           {text.showArchived}
         </label>
-        <Place to={{ screen: 'approvals' }} icon="shield" label={text.approvals} go={go} count={pendingCount.value} />
-        {!missing.value.has('presets') && <Place to={{ screen: 'presets' }} icon="layers" label={text.presets} go={go} />}
+        {offers('POST /approvals/{}/decision') && <Place to={{ screen: 'approvals' }} icon="shield" label={text.approvals} go={go} count={pendingCount.value} />}
+        {offers('GET /presets/{}') && <Place to={{ screen: 'presets' }} icon="layers" label={text.presets} go={go} />}
         <Place to={{ screen: 'settings' }} icon="gear" label={text.settings} go={go} />
       </div>
       {deleting && <DeleteDialog session={deleting} onClose={() => setDeleting(null)} />}

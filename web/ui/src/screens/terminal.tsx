@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Badge, Button, Spinner } from '../parts/controls';
 import { SidePanel } from '../parts/panel';
-import { api, missing } from '../store/app';
+import { api } from '../store/app';
 import type { OpenSession } from '../store/session';
 import { TerminalStream } from '../stream/terminal';
 import { strings } from '../strings';
@@ -26,7 +26,7 @@ export function TerminalPanel({ session, onClose }: { session: OpenSession; onCl
     let closed = false;
     const watch = new ResizeObserver(() => {
       const size = emulator.current?.fit();
-      if (size) stream.current?.resize(size.rows, size.cols);
+      if (size) stream.current?.fits(size.rows, size.cols);
     });
     void import('./xterm').then(({ openEmulator }) => {
       if (closed || !place.current) return;
@@ -42,8 +42,7 @@ export function TerminalPanel({ session, onClose }: { session: OpenSession; onCl
         onExit: () => setState('exited'),
         onOnline: (online) => setState(online ? 'online' : 'lost'),
         onRefused: () => {
-          missing.value = new Set([...missing.value, 'terminal']);
-          onClose();
+          setState('exited');
         },
       });
       watch.observe(place.current);
@@ -60,7 +59,10 @@ export function TerminalPanel({ session, onClose }: { session: OpenSession; onCl
 
   // The host names who writes; it is this page when this page has just asked.
   const mine = writer !== '' && writer !== 'agent' && asked;
-  useEffect(() => emulator.current?.input(mine), [mine]);
+  useEffect(() => {
+    emulator.current?.input(mine);
+    stream.current?.holds(mine);
+  }, [mine]);
   useEffect(() => {
     if (writer === '' || writer === 'agent') setAsked(false);
   }, [writer]);

@@ -7,6 +7,7 @@ import { codeInFragment } from '../api/token';
 import type { Frame, HostInfo, ModelRoute, PresetSummary, Session } from '../api/wire';
 import { Stream, type Connection } from '../stream/stream';
 import { strings } from '../strings';
+import { learnOffers } from './offers';
 import { applyFeed, addSessions, emptyFeed, type Feed } from './feed';
 import { OpenSession } from './session';
 
@@ -22,8 +23,6 @@ export const presets = signal<readonly PresetSummary[]>([]);
 export const models = signal<readonly ModelRoute[]>([]);
 /** The outcome of the last thing that failed without a place of its own. */
 export const toast = signal<{ text: string; tone: 'error' | 'info' } | null>(null);
-/** Routes that this host does not have; controls that need them are not shown. */
-export const missing = signal<ReadonlySet<string>>(new Set());
 
 export const pendingCount = computed(() => feed.value.approvals.size);
 
@@ -82,7 +81,7 @@ export async function enter(): Promise<void> {
     accessReason.value = '';
   });
   stream.start();
-  await Promise.all([loadPresets(), loadModels(), loadSessions()]);
+  await Promise.all([loadPresets(), loadModels(), loadSessions(), learnOffers(() => api.get('openapi.json'))]);
 }
 
 export function logOut(): void {
@@ -91,20 +90,20 @@ export function logOut(): void {
 }
 
 export function loadPresets(): Promise<void> {
-  return quietly('presets', async () => {
+  return quietly(async () => {
     const answer = await api.get<{ presets: PresetSummary[] }>('presets');
     presets.value = [...(answer.presets ?? [])].sort((a, b) => (a.order ?? 1e9) - (b.order ?? 1e9) || (a.id < b.id ? -1 : 1));
   });
 }
 
 export function loadModels(): Promise<void> {
-  return quietly('models', async () => {
+  return quietly(async () => {
     models.value = (await api.get<{ models: ModelRoute[] }>('models')).models ?? [];
   });
 }
 
 export function loadSessions(): Promise<void> {
-  return quietly('sessions', async () => {
+  return quietly(async () => {
     const answer = await api.get<{ sessions: Session[] }>('sessions?limit=100');
     feed.value = addSessions(feed.value, answer.sessions ?? []);
   });
@@ -161,13 +160,13 @@ export function say(text: string): void {
   toast.value = { text, tone: 'info' };
 }
 
-/** A list that an older host may not have; its absence is remembered, not shown. */
-async function quietly(route: string, load: () => Promise<void>): Promise<void> {
+/** A list that a host may not have, or whose host is gone, stays empty. */
+async function quietly(load: () => Promise<void>): Promise<void> {
   try {
     await load();
   } catch (error) {
-    if (error instanceof ApiError && error.status === 404) missing.value = new Set([...missing.value, route]);
-    else if (!(error instanceof ApiError && error.code === 'network')) fail(error);
+    const expected = error instanceof ApiError && (error.status === 404 || error.code === 'network');
+    if (!expected) fail(error);
   }
 }
 

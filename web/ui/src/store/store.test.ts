@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { codeInFragment } from '../api/token';
 import type { Session } from '../api/wire';
 import { addSessions, applyFeed, byWorkspace, emptyFeed } from './feed';
+import { operationsOf } from './offers';
 import { fragmentOf, parseRoute } from './route';
 
 const session = (id: string, more: Partial<Session> = {}): Session => ({ id, preset: { id: 'minimal' }, workspace: '/w', status: 'idle', ...more });
@@ -48,4 +49,12 @@ describe('routes', () => {
     expect(codeInFragment('#/s/code=1')).toBeNull();
     expect(codeInFragment('#code=')).toBeNull();
   });
+});
+
+describe('what a host offers', () => {
+  it('is read from its document, under any base path and parameter name', () => {
+    const found = operationsOf({ paths: { '/x/api/v1/sessions/{sessionId}/messages/{m}': { patch: {}, delete: {} }, '/api/v1/host': { get: {} } } });
+    expect([...found].sort()).toEqual(['DELETE /sessions/{}/messages/{}', 'GET /host', 'PATCH /sessions/{}/messages/{}']);
+  });
+  it('is nothing in a document without paths', () => expect(operationsOf({}).size).toBe(0));
 });

@@ -21,6 +21,7 @@ export class TerminalStream {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private closed = false;
   private neverOpened = 0;
+  private mine = false;
   private size: { rows: number; cols: number } | null = null;
 
   constructor(
@@ -33,16 +34,22 @@ export class TerminalStream {
 
   take(): void {
     this.send({ type: 'take' });
-    if (this.size) this.send({ type: 'resize', ...this.size });
   }
 
   release(): void {
     this.send({ type: 'release' });
   }
 
-  resize(rows: number, cols: number): void {
+  /** The agent's terminal keeps its size until a person holds the keyboard. */
+  holds(mine: boolean): void {
+    this.mine = mine;
+    if (mine && this.size) this.send({ type: 'resize', ...this.size });
+  }
+
+  /** The size of the window onto the terminal. */
+  fits(rows: number, cols: number): void {
     this.size = { rows, cols };
-    this.send({ type: 'resize', rows, cols });
+    if (this.mine) this.send({ type: 'resize', rows, cols });
   }
 
   type(data: Uint8Array<ArrayBuffer>): void {

@@ -26,9 +26,14 @@ export function withLive(durable: readonly RowModel[], live: Live, running: bool
     block,
   }));
   const last = recent.at(-1);
-  const busy = rows.length > 0 || (last?.row === 'item' && last.item.kind === 'tool' && last.item.state === 'running');
+  const busy = rows.length > 0 || (last?.row === 'item' && isOpen(last.item));
   if (running && !busy) rows.push({ key: 'working', row: 'working' });
   return rows.length ? [...durable, ...rows] : durable;
+}
+
+/** It shows by itself that something goes on. */
+function isOpen(item: Item): boolean {
+  return (item.kind === 'tool' && item.state === 'running') || (item.kind === 'approval' && item.outcome === undefined);
 }
 
 /** A message that only calls tools has no row of its own: the calls are the rows. */

@@ -58,7 +58,7 @@ export function TranscriptView({ session, linked }: { session: OpenSession; link
         />
       )}
       {empty ? (
-        <div class="transcript__empty">{lastSeq < 0 && !session.caughtUp.value ? <Spinner /> : <p>{strings.transcript.empty}</p>}</div>
+        <div class="transcript__empty">{lastSeq < 0 && !session.caughtUp.value ? <Spinner /> : session.info.value?.status !== 'damaged' && <p>{strings.transcript.empty}</p>}</div>
       ) : (
         <VirtualList
           count={rows.length}

@@ -1,0 +1,4 @@
+// The screens that most visits do not need, in a chunk of their own.
+
+export { PresetsScreen } from './presets';
+export { SettingsScreen } from './settings';
