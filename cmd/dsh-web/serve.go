@@ -61,21 +61,21 @@ func (p *program) serve(cmd *cobra.Command, _ []string) (err error) {
 		closeAll()
 		return err
 	}
+	var group sync.WaitGroup
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
 		err = errors.Join(err, srv.Close(ctx))
+		closeAll()
+		group.Wait() // for Serve, which the close ended
 	}()
 	sock, err := listenSocket(filepath.Join(c.data, "sock"))
 	if err != nil {
-		closeAll()
 		return err
 	}
 	listeners = append(listeners, sock)
 
 	served := make(chan error, len(listeners))
-	var group sync.WaitGroup
-	defer group.Wait()
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	for _, ln := range listeners {
