@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/dsh-web/dsh-web/agent"
+	"github.com/dsh-web/dsh-web/host/session"
 )
 
 // imageTypes are the media types that models take; the file name's ending keeps it.
@@ -26,11 +27,12 @@ const attachmentLimit = 25 << 20
 // attachments keeps one session's images as files named by their hash, so that keeping one twice costs nothing.
 type attachments struct{ dir string }
 
-func (h *Host) attachments(session string) agent.Attachments {
-	if h.cfg.Attachments == "" {
+func (h *Host) attachments(id string) agent.Attachments {
+	name, err := session.FileName(id)
+	if h.cfg.Attachments == "" || err != nil {
 		return nil
 	}
-	return attachments{filepath.Join(h.cfg.Attachments, session)}
+	return attachments{filepath.Join(h.cfg.Attachments, name)}
 }
 
 // Keep stores an image and gives its id.
@@ -104,11 +106,12 @@ func (s *Session) Attachment(ctx context.Context, id string) (data []byte, mime 
 	return store.Load(ctx, id)
 }
 
-func (h *Host) dropAttachments(session string) error {
-	if h.cfg.Attachments == "" {
+func (h *Host) dropAttachments(id string) error {
+	name, err := session.FileName(id)
+	if h.cfg.Attachments == "" || err != nil {
 		return nil
 	}
-	return os.RemoveAll(filepath.Join(h.cfg.Attachments, session))
+	return os.RemoveAll(filepath.Join(h.cfg.Attachments, name))
 }
 
 // redact removes the host's secrets from text that leaves the tool pipeline.

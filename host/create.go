@@ -124,7 +124,10 @@ func (h *Host) plan(spec Spec) (plan, error) {
 	if err := h.open(); err != nil {
 		return p, err
 	}
-	if !idPattern.MatchString(spec.ID) {
+	if !h.validID(spec.ID) {
+		if h.cfg.Standalone {
+			return p, refuse(CodeIDInvalid, "A session id has 1 to 1,024 bytes.")
+		}
 		return p, refuse(CodeIDInvalid, "A session id has 1 to 128 letters, digits, dots, underscores and dashes, and begins with a letter or digit.")
 	}
 	if p.Preset == "" {
@@ -152,6 +155,14 @@ func (h *Host) plan(spec Spec) (plan, error) {
 	sum := sha256.Sum256(canonical)
 	p.digest = hex.EncodeToString(sum[:])
 	return p, nil
+}
+
+func (h *Host) validID(id string) bool {
+	if h.cfg.Standalone {
+		_, err := session.FileName(id)
+		return err == nil
+	}
+	return idPattern.MatchString(id)
 }
 
 // workspace checks the folder an agent works in.
@@ -204,10 +215,13 @@ func (h *Host) birth(ctx context.Context, e *entry, p plan) (l *live, err error)
 	if err != nil {
 		return nil, fmt.Errorf("encode settings: %w", err)
 	}
-	now := h.cfg.Now().UnixMilli()
+	now, version := h.cfg.Now().UnixMilli(), 1
+	if h.cfg.Standalone {
+		version = 0 // what readers of plain logs expect
+	}
 	logs, err := h.journal.CreateAll(ctx, []session.Creation{{
 		Header: session.Header{
-			ID: p.ID, Version: 1, CreatedAt: now, Cwd: p.Workspace, Labels: p.Labels, Group: p.Group, Attempt: p.Attempt,
+			ID: p.ID, Version: version, CreatedAt: now, Cwd: p.Workspace, Labels: p.Labels, Group: p.Group, Attempt: p.Attempt,
 			AgentPreset: refOf(p.composition),
 		},
 		Pin: p.composition.Encode(), Settings: raw, Model: h.modelRef(p.Model), Drafts: firstDrafts(p.Spec),

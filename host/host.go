@@ -42,6 +42,10 @@ type Config struct {
 	EvictUsedShell time.Duration // of the others; 0 never
 	// KeepRecorded makes resumed sessions go on with the prompt of their log.
 	KeepRecorded bool
+	// Standalone makes this the host of one profile, in a process that shares its store with others. Every session runs on DefaultPreset as it
+	// is now, also a resumed one; ids are any text that names a file (session.FileName); agents get no confined file provider; and what a
+	// stopped process left open is closed when the session is resumed, not at the start, since others may be running it.
+	Standalone bool
 	// Violation hears of a prompt that changed after its first request. Nil: it is only logged.
 	Violation func(error)
 
@@ -91,11 +95,13 @@ func (h *Host) Start(ctx context.Context) error {
 	if err := h.journal.Start(ctx); err != nil {
 		return err
 	}
-	recovered, err := h.journal.Recover(ctx)
-	if err != nil {
-		return fmt.Errorf("recover sessions: %w", err)
+	if !h.cfg.Standalone {
+		recovered, err := h.journal.Recover(ctx)
+		if err != nil {
+			return fmt.Errorf("recover sessions: %w", err)
+		}
+		h.cfg.Logger.Info("recovered", "sessions", recovered.Sessions, "calls", recovered.Calls, "damaged", recovered.Damaged)
 	}
-	h.cfg.Logger.Info("recovered", "sessions", recovered.Sessions, "calls", recovered.Calls, "damaged", recovered.Damaged)
 	if err := h.contribute(); err != nil {
 		return err
 	}

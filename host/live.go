@@ -29,13 +29,13 @@ func (h *Host) mount(ctx context.Context, id, workspace string, c *presets.Compo
 			h.liveCount.Add(-1)
 		}
 	}()
-	hostFS, err := fsys.OpenRooted(fsys.RootedConfig{Workspace: workspace, Mode: fsys.WorkspaceWrite, Locks: h.locks})
+	hostFS, closeFS, err := h.openFS(workspace)
 	if err != nil {
 		return nil, refuse(CodeWorkspaceInvalid, "The workspace %s can't be opened: %v.", workspace, err)
 	}
 	s, err := presets.AgentScope(h.root, "session "+id, hostFS)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open agent scope: %w", err), hostFS.Close())
+		return nil, errors.Join(fmt.Errorf("open agent scope: %w", err), closeFS())
 	}
 	l = &live{scope: s}
 	l.settings.Store(&own)
@@ -45,9 +45,9 @@ func (h *Host) mount(ctx context.Context, id, workspace string, c *presets.Compo
 		}
 	}()
 	if err := s.Own("host file system", func(context.Context) (func(context.Context) error, error) {
-		return func(context.Context) error { return hostFS.Close() }, nil
+		return func(context.Context) error { return closeFS() }, nil
 	}); err != nil {
-		return nil, errors.Join(err, hostFS.Close())
+		return nil, errors.Join(err, closeFS())
 	}
 	mounted, err := presets.Mount(ctx, s, c, h.services(l, id, workspace, hostFS, shellLost))
 	if err != nil {
@@ -57,6 +57,18 @@ func (h *Host) mount(ctx context.Context, id, workspace string, c *presets.Compo
 	l.mounted.Store(mounted)
 	l.hostFS = hostFS
 	return l, nil
+}
+
+// openFS opens the host's confined file provider; a standalone host has none.
+func (h *Host) openFS(workspace string) (fsys.Provider, func() error, error) {
+	if h.cfg.Standalone {
+		return nil, func() error { return nil }, nil
+	}
+	r, err := fsys.OpenRooted(fsys.RootedConfig{Workspace: workspace, Mode: fsys.WorkspaceWrite, Locks: h.locks})
+	if err != nil {
+		return nil, nil, err
+	}
+	return r, r.Close, nil
 }
 
 // services is what a mounted preset may use of the host.
@@ -137,6 +149,11 @@ func (h *Host) resume(ctx context.Context, e *entry) (l *live, err error) {
 			h.journal.Release(log)
 		}
 	}()
+	if h.cfg.Standalone {
+		if _, err := h.journal.Mend(ctx, log); err != nil && log.State().Damage == "" {
+			return nil, fmt.Errorf("recover session %s: %w", e.id, err)
+		}
+	}
 	st := log.State()
 	if st.Damage != "" {
 		return nil, refuse(CodeSessionDamaged, "The session %s is damaged and read-only: %s.", e.id, st.Damage)
@@ -148,15 +165,10 @@ func (h *Host) resume(ctx context.Context, e *entry) (l *live, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pin, err := h.journal.Pin(ctx, e.id)
+	c, err := h.given(ctx, e.id)
 	if err != nil {
 		return nil, err
 	}
-	c, err := presets.Decode(pin)
-	if err != nil {
-		return nil, refuse(CodePresetBroken, "The preset recorded with session %s can't be read: %v", e.id, err)
-	}
-	h.reportDrift(e.id, c)
 	if l, err = h.mount(ctx, e.id, st.Header.Cwd, c, own, usedShell(st)); err != nil {
 		return nil, err
 	}
@@ -165,6 +177,23 @@ func (h *Host) resume(ctx context.Context, e *entry) (l *live, err error) {
 		return nil, errors.Join(err, l.scope.Close(ctx))
 	}
 	return l, nil
+}
+
+// given is the composition that a stored session runs on.
+func (h *Host) given(ctx context.Context, id string) (*presets.Composition, error) {
+	if h.cfg.Standalone {
+		return h.resolvePreset(h.cfg.DefaultPreset)
+	}
+	pin, err := h.journal.Pin(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	c, err := presets.Decode(pin)
+	if err != nil {
+		return nil, refuse(CodePresetBroken, "The preset recorded with session %s can't be read: %v", id, err)
+	}
+	h.reportDrift(id, c)
+	return c, nil
 }
 
 func (h *Host) loadSettings(ctx context.Context, id string) (settings, error) {

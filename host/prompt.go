@@ -10,7 +10,6 @@ import (
 	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/scope"
 	"github.com/dsh-web/dsh-web/host/session"
-	"github.com/dsh-web/dsh-web/presets"
 	"github.com/dsh-web/dsh-web/prompt"
 )
 
@@ -45,13 +44,9 @@ func (h *Host) dryPrompt(ctx context.Context, log *session.Log) (view PromptView
 	if err != nil {
 		return PromptView{}, err
 	}
-	pin, err := h.journal.Pin(ctx, log.ID())
+	c, err := h.given(ctx, log.ID())
 	if err != nil {
 		return PromptView{}, err
-	}
-	c, err := presets.Decode(pin)
-	if err != nil {
-		return PromptView{}, refuse(CodePresetBroken, "The preset recorded with session %s can't be read: %v", log.ID(), err)
 	}
 	l, err := h.mount(ctx, log.ID(), log.Header().Cwd, c, own, false)
 	if err != nil {

@@ -22,7 +22,7 @@ type Session struct {
 
 // Session finds a session. It costs one row of the store, whatever the length of the log.
 func (h *Host) Session(ctx context.Context, id string) (*Session, error) {
-	if !idPattern.MatchString(id) {
+	if !h.validID(id) {
 		return nil, h.notFound(id, session.ErrNotFound)
 	}
 	log, err := h.journal.View(ctx, id)
@@ -139,6 +139,20 @@ func (s *Session) WaitIdle(ctx context.Context) (session.State, error) {
 // running says whether a live session with this state has something to do.
 func running(st session.State) bool {
 	return st.TurnOpen || st.Queued() > 0 && st.Damage == ""
+}
+
+// Close ends the agent, its turn first, and leaves the log as it is. The next message makes the session live again.
+func (s *Session) Close(ctx context.Context) error {
+	unlock, err := s.entry.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	by := agent.ByDisposed
+	if s.host.Draining() {
+		by = agent.ByShutdown
+	}
+	return s.host.shut(ctx, s.entry, by)
 }
 
 // Terminal is the agent's own shell, if the session is live and its preset has one. It starts no shell.

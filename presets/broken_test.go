@@ -31,7 +31,7 @@ func TestBrokenPresets(t *testing.T) {
 		{"negative version", "version: -1\n", "1:10", "there is no version -1"},
 		{"unknown key", "version: 1\nrow: []\n", "2:1", `unknown key "row"; it can be version, name,`},
 		{"unknown row key", "version: 1\nrows:\n  - id: a\n    user: persona\n", "4:5", `unknown key "user"`},
-		{"unknown setting", "version: 1\nrows:\n  - id: a\n    use: persona\n    with: {text: x, txt: y}\n", "5:21", `unknown key "txt"; it can be text, complete or runtimeContext`},
+		{"unknown setting", "version: 1\nrows:\n  - id: a\n    use: persona\n    with: {text: x, txt: y}\n", "5:21", `unknown key "txt"; it can be text, complete, runtimeContext or literal`},
 		{"duplicate key", "version: 1\nname: a\nname: b\n", "3:1", `the key "name" stands there twice`},
 		{"wrong type", "version: 1\norder: first\n", "2:8", "this must be a whole number, and is text"},
 		{"number for text", "version: 1\nname: 7\n", "2:7", "this must be text, and is a number; put it in quotes if text is meant"},

@@ -33,6 +33,9 @@ type Report struct {
 
 // Check reads a preset and mounts it dry. The report is shared with other callers; leave it as it is.
 func (r *Roster) Check(id string) (Report, error) {
+	if r.fixed != nil {
+		return r.checkFixed(id)
+	}
 	v := r.open()
 	defer v.close()
 	f, err := v.find(id)

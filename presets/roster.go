@@ -47,6 +47,7 @@ type Roster struct {
 	configured []string
 	user       string
 	goos       string
+	fixed      *Composition // the only one there is, see Fixed
 
 	mu    sync.Mutex
 	known map[checked]outcome
@@ -206,6 +207,9 @@ func (r *Roster) resolver(v view) resolver {
 // List returns every preset, broken ones with the reason, sorted by order, then id. An error tells of
 // a root that can't be read; the presets of the others are there all the same.
 func (r *Roster) List() ([]Entry, error) {
+	if r.fixed != nil {
+		return r.listFixed()
+	}
 	v := r.open()
 	defer v.close()
 	var out []Entry

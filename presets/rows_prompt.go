@@ -21,6 +21,7 @@ type personaConfig struct {
 	Text           string `yaml:"text"`
 	Complete       bool   `yaml:"complete"`       // the text is the whole system prompt
 	RuntimeContext bool   `yaml:"runtimeContext"` // false keeps every runtime context away
+	Literal        bool   `yaml:"literal"`        // {{ stands for itself: the text is somebody else's
 }
 
 // Validate wants a text.
@@ -40,7 +41,7 @@ func personaRow() kind {
 				}
 			}
 			return at.Prompt.AddSection(at.scope, prompt.Section{
-				Name: "persona", Order: prompt.Persona, Text: prompt.Fixed(c.Text), Complete: c.Complete,
+				Name: "persona", Order: prompt.Persona, Text: prompt.Fixed(c.Text), Complete: c.Complete, Literal: c.Literal,
 			})
 		}}
 	})

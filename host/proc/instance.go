@@ -17,6 +17,8 @@ type Options struct {
 	// Keeper starts, with the first agent, one process that outlives the host by some milliseconds and ends everything it left.
 	// The program's main must then call RunKeeperIfAsked before anything else.
 	Keeper bool
+	// Grace is how long processes may take to end by themselves when their agent or this instance closes; 0 is the constant Grace.
+	Grace time.Duration
 }
 
 // Instance is this host process as the owner of agents' processes. Its methods may be called from any goroutine.
@@ -167,6 +169,14 @@ func (in *Instance) Kill(ctx context.Context, tag Tag, grace time.Duration) erro
 	}
 }
 
+// Grace is how long a tree may take to end by itself when its agent closes.
+func (in *Instance) Grace() time.Duration {
+	if in.options.Grace > 0 {
+		return in.options.Grace
+	}
+	return Grace
+}
+
 // take moves the waiting killings to the reaper's list; with none in either the reaper is over.
 func (in *Instance) take(running []*killing) []*killing {
 	in.mu.Lock()
@@ -196,7 +206,7 @@ func (in *Instance) Close(ctx context.Context) error {
 	in.mu.Lock()
 	in.closed = true
 	in.mu.Unlock()
-	err := in.Kill(ctx, in.tags.base, Grace)
+	err := in.Kill(ctx, in.tags.base, in.Grace())
 	if err != nil {
 		return err // the keeper and the record stay: they may still be needed
 	}

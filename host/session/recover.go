@@ -90,6 +90,21 @@ func (j *Journal) Recover(ctx context.Context) (Recovered, error) {
 	return total, nil
 }
 
+// Mend is Recover for one open log: for processes that share a store and take over one session at a time.
+func (j *Journal) Mend(ctx context.Context, l *Log) (Recovered, error) {
+	partials, err := j.store.Partials(ctx, l.ID())
+	if err != nil {
+		return Recovered{}, err
+	}
+	var counts Recovered
+	_, err = l.Update(ctx, func(s State) ([]Draft, error) {
+		var drafts []Draft
+		drafts, counts = Closing(s, partials)
+		return drafts, nil
+	})
+	return counts, err
+}
+
 func (r Recovered) add(v Recovered) Recovered {
 	r.Sessions += v.Sessions
 	r.Calls += v.Calls

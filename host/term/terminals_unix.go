@@ -366,7 +366,7 @@ func (t *Terminals) Close(ctx context.Context) error {
 		_ = s.control.Close() // end of file, and with the hangup below a shell's own goodbye
 		_ = s.master.Close()
 	}
-	err := t.options.Proc.Kill(ctx, t.tag, proc.Grace)
+	err := t.options.Proc.Kill(ctx, t.tag, t.options.Proc.Grace())
 	if s != nil {
 		t.bury(s)
 	}

@@ -165,7 +165,7 @@ func (f *file) own() error {
 	if err != nil {
 		return err
 	}
-	if err := f.load(); err != nil { // another process may have written until now
+	if err := f.refresh(); err != nil { // another process may have written until now
 		return errors.Join(err, release())
 	}
 	log, err := os.OpenFile(f.path(logName), os.O_RDWR, 0)
@@ -197,6 +197,9 @@ func createFile(dir string, c *session.Change) (_ *file, err error) {
 	if f.release, err = session.LockFile(f.path(lockName)); err != nil {
 		return nil, err
 	}
+	if exists(f.path(logName)) { // made by another process just now
+		return nil, errors.Join(session.ErrExists, f.release())
+	}
 	defer func() {
 		if err != nil {
 			if f.log != nil {
@@ -206,9 +209,6 @@ func createFile(dir string, c *session.Change) (_ *file, err error) {
 			_ = f.release()
 		}
 	}()
-	if exists(f.path(logName)) {
-		return nil, session.ErrExists
-	}
 	for _, d := range c.Documents {
 		if err := writeFile(f.path(documentName(d.Kind)), d.Body); err != nil {
 			return nil, err
@@ -282,6 +282,9 @@ func (f *file) append(c *session.Change, undo *[]func()) error {
 	if len(c.Events) > 0 {
 		if f.broken {
 			return &session.DamageError{Session: c.ID, Seq: int64(len(f.lines) - 1), Reason: f.info.Damage}
+		}
+		if next := int64(len(f.lines) - 1); c.Events[0].Seq != next {
+			return fmt.Errorf("another process has written the session meanwhile: its log goes on with event %d, not %d", next, c.Events[0].Seq)
 		}
 		at := f.lines[len(f.lines)-1]
 		if err := f.write(nil, at, c.Events); err != nil {

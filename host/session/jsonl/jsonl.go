@@ -185,6 +185,30 @@ func exists(path string) bool {
 	return err == nil
 }
 
+// Own makes this process the writer of a session until Disown or Close, and reads what others have written until now. Who lets other processes
+// share the root calls it before the journal looks at the session. Another process owns it: *session.LockedError.
+func (s *Store) Own(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f, err := s.findLocked(id)
+	if err != nil {
+		return err
+	}
+	return f.own()
+}
+
+// Disown lets other processes write a session that nobody here refers to any more.
+func (s *Store) Disown(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.files[id]
+	if f == nil {
+		return nil
+	}
+	delete(s.files, id)
+	return f.close()
+}
+
 // Info reads what lists show of one session.
 func (s *Store) Info(_ context.Context, id string) (session.Info, error) {
 	s.mu.Lock()
