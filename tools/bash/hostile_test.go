@@ -227,8 +227,8 @@ mapfile < /etc/passwd; echo ${#MAPFILE[@]}
 time sleep 0.01
 history -c; fc -l
 !!
-chmod 000 .
-rm -rf ./* ; touch ./-rf
+mkdir -p locked; chmod 000 locked; cd locked
+mkdir -p junk; touch junk/-rf; (cd junk && rm -rf ./*)
 bind -p >/dev/null
 complete -F x y
 hash -r; hash -p /nonexistent cat
