@@ -228,7 +228,7 @@ time sleep 0.01
 history -c; fc -l
 !!
 mkdir -p locked; chmod 000 locked; cd locked
-mkdir -p junk; touch junk/-rf; (cd junk && rm -rf ./*)
+mkdir -p junk; touch junk/-rf; rm -rf junk/*
 bind -p >/dev/null
 complete -F x y
 hash -r; hash -p /nonexistent cat
