@@ -258,8 +258,8 @@ func TestRootedSwapper(t *testing.T) {
 	put(t, out+"/f", "outside")
 	put(t, out+"/keep", "outside")
 	put(t, ws+"/d/f", "inside")
-	put(t, ws+"/git/f", "inside")
-	put(t, ws+"/.git/f", "protected")
+	put(t, ws+"/n/git/f", "inside")
+	put(t, ws+"/n/.git/f", "protected")
 	r := rooted(t, func(c *fsys.RootedConfig) { c.Workspace = ws })
 	stop := make(chan struct{})
 	var swappers sync.WaitGroup
@@ -279,7 +279,7 @@ func TestRootedSwapper(t *testing.T) {
 		}
 	}
 	swappers.Go(func() { swap(ws+"/d", out) })
-	swappers.Go(func() { swap(ws+"/git", ".git") })
+	swappers.Go(func() { swap(ws+"/n/git", ".git") })
 	landed, refused := 0, 0
 	for i := range writes {
 		var err error
@@ -289,7 +289,7 @@ func TestRootedSwapper(t *testing.T) {
 		case 1:
 			_, err = r.Create(t.Context(), fmt.Sprint(ws, "/d/new", i), []byte("escaped"))
 		case 2:
-			_, err = r.Edit(t.Context(), ws+"/git/f", to(fmt.Sprint("escaped ", i)))
+			_, err = r.Edit(t.Context(), ws+"/n/git/f", to(fmt.Sprint("escaped ", i)))
 		case 3:
 			err = r.Remove(t.Context(), ws+"/d/keep", yes)
 		}
@@ -308,7 +308,7 @@ func TestRootedSwapper(t *testing.T) {
 	if got := text(t, out+"/f"); got != "outside" {
 		t.Errorf("escaped: %q", got)
 	}
-	if got := text(t, ws+"/.git/f"); got != "protected" {
+	if got := text(t, ws+"/n/.git/f"); got != "protected" {
 		t.Errorf("protected file was written: %q", got)
 	}
 	entries, err := os.ReadDir(out)

@@ -19,7 +19,7 @@ func refuseNoMatch(path string, data []byte, old string) *Refusal {
 	}
 	echo := old
 	if n := utf8.RuneCountInString(old); n > maxEcho {
-		echo = fmt.Sprintf("%s [... %s more characters]", string([]rune(old)[:maxEcho]), grouped(n-maxEcho))
+		echo = fmt.Sprintf("%s [... %s]", string([]rune(old)[:maxEcho]), counted(n-maxEcho, "more character"))
 	}
 	return refuse(NoMatch, "`old_str` was not found in %s, so nothing was written.%s The text that was looked for:\n%s", path, why(data, old), echo)
 }

@@ -235,7 +235,7 @@ func (s *sheet) add(l line) {
 	limit := s.engine.lineLimit()
 	text, invalid := decode(l.head, limit)
 	if more := l.chars - limit; more > 0 {
-		text += fmt.Sprintf(" [... %s more characters]", grouped(more))
+		text += " [... " + counted(more, "more character") + "]"
 	}
 	s.invalid = s.invalid || invalid
 	switch {
@@ -319,4 +319,12 @@ func plural(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// counted is plural for numbers that may be large.
+func counted(n int, what string) string {
+	if n < 1000 {
+		return plural(n, what)
+	}
+	return grouped(n) + " " + what + "s"
 }

@@ -125,6 +125,11 @@ func TestViewFile(t *testing.T) {
 		if strings.Count(got, "end in CRLF") != 1 || strings.Count(got, "\r") != 1 {
 			t.Errorf("%q", got)
 		}
+		// At the limit of a line.
+		for n := 1998; n <= 2000; n++ {
+			d.lacks(d.ok("view", "path", d.put("f", strings.Repeat("x", n)+"\r\n")), "\r", "more character")
+		}
+		d.contains(d.ok("view", "path", d.put("f", strings.Repeat("x", 2001)+"\r\n")), "x [... 1 more character]")
 		// Across the reader's buffer.
 		for n := 64<<10 - 4; n < 64<<10+4; n++ {
 			got := d.ok("view", "path", d.put("f", strings.Repeat("x", n)+"\r\nb\r\n"))
