@@ -69,9 +69,21 @@ func appendString(dst []byte, s string) []byte {
 // ParseEvent reads one encoded event. Data of the result is a part of b. The canonical form takes a fast path; any other JSON form of the
 // envelope is read too, since imports bring them. Duplicate or missing seq and type are errors, and so is data that isn't JSON.
 func ParseEvent(b []byte) (Event, error) {
+	if e, ok := parseCanonical(b); ok && json.Valid(e.Data) {
+		return e, nil
+	}
+	return parseAny(b)
+}
+
+// parseUnchecked is ParseEvent for callers that read the data of every canonical event themselves.
+func parseUnchecked(b []byte) (Event, error) {
 	if e, ok := parseCanonical(b); ok {
 		return e, nil
 	}
+	return parseAny(b)
+}
+
+func parseAny(b []byte) (Event, error) {
 	var in struct {
 		Seq       *int64          `json:"seq"`
 		Time      int64           `json:"time"`
@@ -98,7 +110,7 @@ func ParseEvent(b []byte) (Event, error) {
 	return Event{Seq: *in.Seq, Time: in.Time, Type: in.Type, Data: data.Bytes(), Prev: in.Prev, Ignorable: in.Ignorable}, nil
 }
 
-// parseCanonical reads exactly what appendEvent writes for a plain type, and nothing else.
+// parseCanonical reads exactly what appendEvent writes for a plain type, and nothing else; the data isn't looked at.
 func parseCanonical(b []byte) (Event, bool) {
 	var e Event
 	rest, ok := bytes.CutPrefix(b, []byte(`{"seq":`))
@@ -145,7 +157,7 @@ func parseCanonical(b []byte) (Event, bool) {
 	}
 	e.Prev = string(prev)
 	e.Data = json.RawMessage(rest[:tail:tail])
-	return e, json.Valid(e.Data)
+	return e, true
 }
 
 func cutInt(b []byte, sep string) (n int64, rest []byte, ok bool) {

@@ -8,9 +8,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
-	"unicode/utf8"
-
-	"github.com/dsh-web/dsh-web/host/model"
 )
 
 // Bounds of one commit. What is queued beyond them commits next.
@@ -296,11 +293,10 @@ func (c *committer) appendOne(w *work, now int64, d Draft) error {
 	if err != nil {
 		return err
 	}
-	p, known := d.Payload, true
-	if !foldsAsIs(p) {
-		if p, known, err = DecodePayload(e); err != nil {
-			return err
-		}
+	// The state is folded from the bytes, never from the value, so that it can't differ from what a reload folds.
+	p, known, err := DecodePayload(e)
+	if err != nil {
+		return err
 	}
 	if !known && !e.Ignorable {
 		return fmt.Errorf("append event: the type %q isn't in the vocabulary and isn't ignorable", e.Type)
@@ -362,44 +358,6 @@ func (c *committer) seed(w *work, seed [][]byte) error {
 		c.touch(w)
 	}
 	return nil
-}
-
-// foldsAsIs says that p is folded as it is: its JSON form reads back as an equal value. Everything else is read back first, so that the
-// state after an append and the state after a reload can't differ.
-func foldsAsIs(p Payload) bool {
-	switch p := p.(type) {
-	case TurnStart, StepStart, StepEnd, RequestSent:
-		return true
-	case ToolCall:
-		return utf8.ValidString(p.CallID) && utf8.ValidString(p.Name) && utf8.ValidString(p.Arguments)
-	case UserMessage:
-		return plain(p.Message)
-	case AssistantMessage:
-		return plain(p.Message) && utf8.ValidString(p.Stop)
-	case ToolResult:
-		return plain(p.Message)
-	case InboxSpliced:
-		for _, m := range p.Inserted {
-			if !plain(m) {
-				return false
-			}
-		}
-		return utf8.ValidString(p.Outcome)
-	}
-	return false
-}
-
-func plain(m model.Message) bool {
-	return utf8.ValidString(m.ID) && utf8.ValidString(m.Source.CallID) && utf8.ValidString(m.Source.Name) && plainBlocks(m.Content)
-}
-
-func plainBlocks(content []model.Block) bool {
-	for _, b := range content {
-		if !utf8.ValidString(b.Text) || !utf8.ValidString(b.Arguments) || !utf8.ValidString(b.ID) || !utf8.ValidString(b.Name) || !plainBlocks(b.Content) {
-			return false
-		}
-	}
-	return true
 }
 
 // commit makes the batch durable, publishes it, tells the hook, and then lets the callers go on.

@@ -97,6 +97,9 @@ func (CompactionEnd) EventType() string     { return "compaction/end" }
 
 // DecodePayload reads the data of e into the payload of its type, a struct value. ok is false when the type is unknown.
 func DecodePayload(e Event) (p Payload, ok bool, err error) {
+	if p, ok := decodeFast(e.Type, e.Data); ok {
+		return p, true, nil
+	}
 	d := decoderOf(e.Type)
 	if d == nil {
 		return nil, false, nil
