@@ -2,20 +2,26 @@
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { startFixture } from '../test/fixture.mjs';
+import { startFixture as startHost } from '../test/fixture.mjs';
 import { expectAccessible, expectNoSideScroll, launch, openPage, shot, until } from './rig.mjs';
 
 let browser;
 let fixture;
 before(async () => {
   browser = await launch();
-  fixture = await startFixture({ delay: 15 });
+  fixture = await startHost({ delay: 15 });
 });
 after(async () => {
   await browser?.close();
   await fixture?.close();
 });
 
+/** A fixture of one test, closed whatever becomes of the test. */
+const startFixture = async (t, options) => {
+  const own = await startHost(options);
+  t.after(() => own.close());
+  return own;
+};
 const open = async (fragment, options) => {
   const page = await openPage(browser, options);
   await page.goto(fixture.url + fragment);
@@ -23,8 +29,8 @@ const open = async (fragment, options) => {
 };
 const refused = /status of (401|404|409|422)/;
 
-test('a browser that is not logged in is told how', async () => {
-  const locked = await startFixture({ auth: true });
+test('a browser that is not logged in is told how', async (t) => {
+  const locked = await startFixture(t, { auth: true });
   const page = await openPage(browser, { allow: [refused] });
   await page.goto(locked.url);
   await page.getByText('dsh-web open').waitFor();
@@ -48,12 +54,11 @@ test('a browser that is not logged in is told how', async () => {
   await page.getByText('dsh-web open').waitFor();
   page.expectQuiet();
   await page.context().close();
-  await locked.close();
 });
 
 test('pick minimal, send, watch two calls and an edit stream in; reload in mid-turn; a second tab', async () => {
   const page = await open('?preset=minimal&workspace=/tmp/xyz');
-  assert.equal(await page.getByLabel('Workspace').inputValue(), '/tmp/xyz');
+  assert.equal(await page.getByRole('textbox', { name: 'Workspace' }).inputValue(), '/tmp/xyz');
   assert.equal(await page.getByRole('radio', { name: /Minimal/ }).isChecked(), true);
   await page.getByText('Full access').first().waitFor();
   await page.getByText('unknown key "rowz"').waitFor();
@@ -85,8 +90,8 @@ test('pick minimal, send, watch two calls and an edit stream in; reload in mid-t
   await page.context().close();
 });
 
-test('stop, queue, edit, take out, recall', async () => {
-  const slow = await startFixture({ delay: 120 });
+test('stop, queue, edit, take out, recall', async (t) => {
+  const slow = await startFixture(t, { delay: 120 });
   const page = await openPage(browser);
   await page.goto(slow.url);
   await page.getByLabel('First message').fill('first');
@@ -115,7 +120,6 @@ test('stop, queue, edit, take out, recall', async () => {
   assert.equal(await box.inputValue(), 'second, changed');
   page.expectQuiet();
   await page.context().close();
-  await slow.close();
 });
 
 test('one of everything reads well, light, dark and narrow', async () => {
@@ -241,8 +245,8 @@ test('approve in another tab', async () => {
   await page.context().close();
 });
 
-test('offline and back: nothing missed, and the agent never looks stopped', async () => {
-  const slow = await startFixture({ delay: 60 });
+test('offline and back: nothing missed, and the agent never looks stopped', async (t) => {
+  const slow = await startFixture(t, { delay: 60 });
   const page = await openPage(browser, { allow: [/ERR_INTERNET_DISCONNECTED/, /WebSocket/] });
   await page.goto(slow.url);
   await page.getByLabel('First message').fill('go');
@@ -259,24 +263,22 @@ test('offline and back: nothing missed, and the agent never looks stopped', asyn
   assert.equal(await page.locator('.tool').count(), 3);
   page.expectQuiet();
   await page.context().close();
-  await slow.close();
 });
 
-test('another log behind the same address is read from its beginning', async () => {
-  const one = await startFixture({ logId: 'one' });
+test('another log behind the same address is read from its beginning', async (t) => {
+  const one = await startFixture(t, { logId: 'one' });
   const page = await openPage(browser, { allow: [/WebSocket|ERR_CONNECTION_REFUSED/] });
   await page.goto(`${one.url}#/s/gallery`);
   await page.getByText('MISSING_CREDENTIAL').waitFor();
   const port = Number(new URL(one.url).port);
   await one.close();
-  const two = await startFixture({ logId: 'two', port });
+  const two = await startFixture(t, { logId: 'two', port });
   two.host.sessions.get('gallery').events = [];
   two.host.sessions.get('gallery').append('user/message', { id: 'n', content: [{ type: 'text', text: 'a new beginning' }], source: { kind: 'user' } });
   await page.getByText('a new beginning').waitFor();
   assert.equal(await page.getByText('MISSING_CREDENTIAL').count(), 0);
   page.expectQuiet();
   await page.context().close();
-  await two.close();
 });
 
 test('presets: copy, check, edit, delete', async () => {

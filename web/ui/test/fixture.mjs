@@ -38,7 +38,7 @@ export async function startFixture({ port = 0, auth = false, delay = 15, logId =
       host.closed = true;
       for (const ws of sockets.clients) ws.terminate();
       server.closeAllConnections();
-      await new Promise((resolve) => server.close(resolve));
+      if (server.listening) await new Promise((resolve) => server.close(resolve));
     },
   };
 }

@@ -26,7 +26,8 @@ export function NewScreen({ preset, workspace }: { preset?: string; workspace?: 
   const ids = { path: useId(), message: useId(), problem: useId() };
 
   const path = chosenPath ?? recent[0] ?? '';
-  const fallback = presets.value.find((p) => p.default && !p.broken) ?? presets.value.find((p) => !p.broken);
+  const mountable = presets.value.filter((p) => !p.broken);
+  const fallback = mountable.find((p) => p.default) ?? mountable.find((p) => p.id === 'minimal') ?? mountable[0];
   const presetId = chosenPreset ?? fallback?.id ?? null;
   const text = strings.newSession;
 
