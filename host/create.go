@@ -73,7 +73,13 @@ func (h *Host) Create(ctx context.Context, spec Spec) (info Info, created bool, 
 	}
 	made, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
 	defer cancel()
-	l, err := h.birth(made, e, plan)
+	l, err := h.make(made, e, plan, false, func(c session.Creation) (*session.Log, error) {
+		logs, err := h.journal.CreateAll(made, []session.Creation{c})
+		if err != nil {
+			return nil, err
+		}
+		return logs[0], nil
+	})
 	if err != nil {
 		return Info{}, false, err
 	}
@@ -91,24 +97,52 @@ func (h *Host) CreateBatch(ctx context.Context, spec Spec, count int) (infos []I
 	if spec.Group == "" {
 		spec.Group = uuid.Must(uuid.NewV7()).String()
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
+	defer cancel()
+	var born []*live
+	var creations []session.Creation
+	var entries []*entry
 	defer func() {
-		if err == nil {
-			return
+		for _, e := range entries {
+			<-e.own
+			h.leave(e)
 		}
-		for _, in := range infos {
-			err = errors.Join(err, h.Delete(context.WithoutCancel(ctx), in.ID, true))
+		if err != nil {
+			for _, l := range born {
+				err = errors.Join(err, h.discard(ctx, l))
+			}
 		}
-		infos = nil
 	}()
 	first := spec.Attempt
 	for i := range count {
-		spec.Attempt = first + i
-		in, _, err := h.Create(ctx, spec)
+		spec.ID, spec.Attempt = uuid.Must(uuid.NewV7()).String(), first+i
+		p, err := h.plan(spec)
 		if err != nil {
-			return infos, err
+			return nil, err
 		}
-		infos = append(infos, in)
+		e := h.entry(spec.ID)
+		e.own <- struct{}{} // nobody else knows the id
+		entries = append(entries, e)
+		l, c, err := h.conceive(ctx, p, false)
+		if err != nil {
+			return nil, err
+		}
+		born, creations = append(born, l), append(creations, c)
 	}
+	logs, err := h.journal.CreateAll(ctx, creations)
+	if err != nil {
+		return nil, err
+	}
+	for i, l := range born {
+		if err := h.publish(entries[i], l, logs[i]); err != nil {
+			h.cfg.Logger.Error("start agent", "session", entries[i].id, "error", err) // the session is there; a message resumes it
+			if err := h.discard(ctx, l); err != nil {
+				h.cfg.Logger.Error("close agent", "session", entries[i].id, "error", err)
+			}
+		}
+		infos = append(infos, h.info(logs[i].Info()))
+	}
+	born = nil
 	return infos, nil
 }
 
@@ -199,37 +233,50 @@ func (h *Host) repeated(ctx context.Context, in session.Info, p plan) (Info, err
 	return h.info(in), nil
 }
 
-// birth mounts the agent, then makes the session durable in one commit, then publishes it. The caller holds the entry.
-func (h *Host) birth(ctx context.Context, e *entry, p plan) (l *live, err error) {
+// conceive mounts a new session's agent and says what is to be committed for it. Until that is done discard undoes everything.
+func (h *Host) conceive(ctx context.Context, p plan, shellLost bool) (*live, session.Creation, error) {
 	own := settings{Model: p.Model, Spec: p.digest}
-	l, err = h.mount(ctx, p.ID, p.Workspace, p.composition, own, false)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, l.scope.Close(context.WithoutCancel(ctx)))
-		}
-	}()
 	raw, err := json.Marshal(own)
 	if err != nil {
-		return nil, fmt.Errorf("encode settings: %w", err)
+		return nil, session.Creation{}, fmt.Errorf("encode settings: %w", err)
 	}
-	now, version := h.cfg.Now().UnixMilli(), 1
+	l, err := h.mount(ctx, p.ID, p.Workspace, p.composition, own, shellLost)
+	if err != nil {
+		return nil, session.Creation{}, err
+	}
+	version := 1
 	if h.cfg.Standalone {
 		version = 0 // what readers of plain logs expect
 	}
-	logs, err := h.journal.CreateAll(ctx, []session.Creation{{
+	return l, session.Creation{
 		Header: session.Header{
-			ID: p.ID, Version: version, CreatedAt: now, Cwd: p.Workspace, Labels: p.Labels, Group: p.Group, Attempt: p.Attempt,
+			ID: p.ID, Version: version, CreatedAt: h.cfg.Now().UnixMilli(), Cwd: p.Workspace, Labels: p.Labels, Group: p.Group, Attempt: p.Attempt,
 			AgentPreset: refOf(p.composition),
 		},
 		Pin: p.composition.Encode(), Settings: raw, Model: h.modelRef(p.Model), Drafts: firstDrafts(p.Spec),
-	}})
+	}, nil
+}
+
+// discard closes a mounted agent that was never published.
+func (h *Host) discard(ctx context.Context, l *live) error {
+	h.liveCount.Add(-1)
+	return l.scope.Close(context.WithoutCancel(ctx))
+}
+
+// make mounts the agent, then makes the session durable in one commit, then publishes it. The caller holds the entry.
+func (h *Host) make(ctx context.Context, e *entry, p plan, shellLost bool, commit func(session.Creation) (*session.Log, error)) (*live, error) {
+	l, c, err := h.conceive(ctx, p, shellLost)
 	if err != nil {
 		return nil, err
 	}
-	return l, h.publish(e, l, logs[0])
+	log, err := commit(c)
+	if err != nil {
+		return nil, errors.Join(err, h.discard(ctx, l))
+	}
+	if err := h.publish(e, l, log); err != nil {
+		return nil, errors.Join(err, h.discard(ctx, l), h.journal.Delete(ctx, p.ID))
+	}
+	return l, nil
 }
 
 func firstDrafts(spec Spec) []session.Draft {

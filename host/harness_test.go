@@ -20,6 +20,7 @@ import (
 	"github.com/dsh-web/dsh-web/host/proc"
 	"github.com/dsh-web/dsh-web/host/session"
 	"github.com/dsh-web/dsh-web/host/session/sqlite"
+	"github.com/dsh-web/dsh-web/host/term"
 	"github.com/dsh-web/dsh-web/presets"
 )
 
@@ -228,4 +229,12 @@ func results(t testing.TB, events []session.Event) []string {
 
 func bash(id, command string) script.Step {
 	return script.CallJSON(id, "bash", map[string]string{"command": command})
+}
+
+func runShell(t testing.TB, shell *term.Terminals) {
+	t.Helper()
+	out, err := shell.Run(context.Background(), term.Request{Command: "true", Timeout: patience})
+	if err != nil || !out.Ended {
+		t.Fatalf("run true: %+v, %v", out, err)
+	}
 }

@@ -174,7 +174,7 @@ func (h *Host) resume(ctx context.Context, e *entry) (l *live, err error) {
 	}
 	published = true
 	if err := h.publish(e, l, log); err != nil {
-		return nil, errors.Join(err, l.scope.Close(ctx))
+		return nil, errors.Join(err, h.discard(ctx, l))
 	}
 	return l, nil
 }

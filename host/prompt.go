@@ -52,10 +52,7 @@ func (h *Host) dryPrompt(ctx context.Context, log *session.Log) (view PromptView
 	if err != nil {
 		return PromptView{}, err
 	}
-	defer func() {
-		h.liveCount.Add(-1)
-		err = errors.Join(err, l.scope.Close(context.WithoutCancel(ctx)))
-	}()
+	defer func() { err = errors.Join(err, h.discard(ctx, l)) }()
 	return h.assemble(ctx, l.mounted.Load().Scope)
 }
 
