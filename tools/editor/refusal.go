@@ -80,11 +80,11 @@ func refusal(path string, err error) error {
 	case errors.Is(err, fsys.ErrTooLarge):
 		return refuse(TooLarge, "%s is too large to edit here (over 10 MiB). Use bash, for example with sed.", path)
 	case errors.Is(err, fsys.ErrNoSpace):
-		return refuse(DiskFull, "%s was not written, because there is no space left for it. It is as it was before.", path)
+		return refuse(DiskFull, "There is no space left to write %s. Nothing was changed.", path)
 	case errors.Is(err, fsys.ErrReadOnly):
-		return refuse(NoPermission, "%s was not written: its file system is read-only.", path)
+		return refuse(NoPermission, "%s is on a read-only file system. Nothing was changed.", path)
 	case errors.Is(err, fs.ErrPermission):
-		return refuse(NoPermission, "%s is not accessible: permission denied.", path)
+		return refuse(NoPermission, "%s: permission denied for the user that runs this tool.", path)
 	case errors.Is(err, fsys.ErrLinkLoop):
 		return refuse(NotFound, "%s leads through too many symbolic links.", path)
 	case errors.Is(err, fsys.ErrBadName), errors.Is(err, fsys.ErrNotAbsolute):
