@@ -375,6 +375,43 @@ func TestRequestsOnlyExtend(t *testing.T) {
 	})
 }
 
+// The fast path gives what the full decoder gives: a stream that can be learned and the same stream made unlearnable by a counter end alike.
+func TestFastPath(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		texts := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"a", `","text":"`, "\u2028", "\xff", `\`}))
+		learned, counted := sse(start), sse(start)
+		add := func(s string) {
+			learned = append(learned, "data: "+s+"\n\n")
+			counted = append(counted, fmt.Sprintf("data: {\"n\":%d,%s\n\n", len(counted), s[1:]))
+		}
+		add(toolStart(0, "a", "x"))
+		add(`{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}`)
+		add(`{"type":"content_block_start","index":2,"content_block":{"type":"thinking","thinking":""}}`)
+		for range rapid.IntRange(0, 12).Draw(rt, "pieces") {
+			raw, err := json.Marshal(texts.Draw(rt, "text"))
+			if err != nil {
+				rt.Fatal(err)
+			}
+			i := rapid.IntRange(0, 2).Draw(rt, "block")
+			kind := []string{`"input_json_delta","partial_json"`, `"text_delta","text"`, `"thinking_delta","thinking"`}[i]
+			add(fmt.Sprintf(`{"type":"content_block_delta","index":%d,"delta":{"type":%s:%s}}`, i, kind, raw))
+		}
+		add(finish("end_turn"))
+		var got [2]*model.Response
+		for i, pieces := range [][]string{learned, counted} {
+			a := anthropic.New(anthropic.Config{Model: "m", BaseURL: func() string { return "http://h" }, Transport: canned(strings.Join(pieces, ""))})
+			resp, _, err := ask(t, a)
+			if err != nil {
+				rt.Fatal(err)
+			}
+			got[i] = resp
+		}
+		if d := cmp.Diff(got[1].Content, got[0].Content); d != "" {
+			rt.Fatalf("(-decoder +template)\n%s", d)
+		}
+	})
+}
+
 // FuzzEvents: any events give an answer or a typed error, never a panic, and what was streamed is what is kept.
 func FuzzEvents(f *testing.F) {
 	f.Add(strings.Join(sse(start, textStart, text(0, "he"), finish("end_turn"), end), ""))

@@ -113,6 +113,9 @@ type reading struct {
 	stop   string
 	done   bool
 	usage  *model.Usage
+
+	templates wire.Templates
+	shapes    [4]shape // what an event of each of the templates' slots does
 }
 
 func (r *reading) events() error {
@@ -123,6 +126,11 @@ func (r *reading) events() error {
 		}
 		if err != nil {
 			return err
+		}
+		if slot, text, ok := r.templates.Match(ev.Data); ok {
+			r.stream.Payload()
+			r.piece(r.shapes[slot].with(slot, text))
+			continue
 		}
 		var e event
 		if err := json.Unmarshal(ev.Data, &e); err != nil {
@@ -144,6 +152,7 @@ func (r *reading) events() error {
 		if err := r.take(e, ev.Data); err != nil {
 			return err
 		}
+		r.learn(e, ev.Data)
 	}
 	return nil
 }
@@ -168,8 +177,8 @@ func (r *reading) take(e event, data []byte) error {
 			r.start(e.Index, *e.Block)
 		}
 	case "content_block_delta":
-		if b := r.blocks[e.Index]; b != nil && e.Delta != nil {
-			r.grow(b, *e.Delta)
+		if e.Delta != nil {
+			r.piece(e.Index, *e.Delta)
 		}
 	case "message_delta":
 		r.count(e.Usage)
@@ -222,7 +231,11 @@ func (r *reading) start(index int, c content) {
 	r.write(b, c.Text+c.Thinking)
 }
 
-func (r *reading) grow(b *block, d delta) {
+func (r *reading) piece(index int, d delta) {
+	b := r.blocks[index]
+	if b == nil {
+		return
+	}
 	switch d.Type {
 	case "text_delta":
 		r.write(b, d.Text)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/dsh-web/dsh-web/host/model"
+	"github.com/dsh-web/dsh-web/host/model/wire"
 )
 
 // chunk is one payload of a stream, or a whole completion. Fields whose type varies between servers stay raw.
@@ -188,7 +189,7 @@ func text(raw json.RawMessage) string {
 	}
 	switch raw[0] {
 	case '"':
-		if simple(raw[1 : len(raw)-1]) {
+		if wire.Plain(raw[1 : len(raw)-1]) {
 			return string(raw[1 : len(raw)-1])
 		}
 		var s string

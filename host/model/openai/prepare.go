@@ -1,10 +1,7 @@
 package openai
 
 import (
-	"encoding/base64"
 	"encoding/json"
-	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -12,85 +9,47 @@ import (
 	"github.com/dsh-web/dsh-web/host/model/wire"
 )
 
-// Prepare encodes r. The parts of the result are slices of its body. See model.Adapter.
+// Prepare encodes r. See model.Adapter.
 func (a *Adapter) Prepare(r model.Request) (*model.Prepared, error) {
 	d, _ := dialect(a.cfg.BaseURL(), a.cfg.Dialect)
-	for _, name := range []string{"model", "messages", "tools", "stream", "stream_options"} {
-		if _, taken := r.Params[name]; taken {
-			return nil, &model.Error{
-				Code: model.CodeInvalidRequest, Provider: a.cfg.Provider,
-				Message: fmt.Sprintf("the parameter %q is set by the host and can't be overridden", name),
-			}
-		}
-	}
 	history := wire.History(r.Messages, nil)
-	e := encoder{dialect: d, images: a.cfg.Images, reasoning: reasoningFor(d, history, r.RepairReasoning), buf: make([]byte, 0, sizeOf(r))}
-
-	e.raw(`{"model":`)
-	e.text(a.cfg.Model)
-	e.raw(`,"messages":[`)
-	var system span
+	e := encoder{Body: wire.NewBody(r), dialect: d, images: a.cfg.Images, reasoning: reasoningFor(d, history, r.RepairReasoning), first: true}
+	e.Raw(`{"model":`)
+	e.Text(a.cfg.Model)
+	e.Raw(`,"messages":[`)
 	if r.System != "" {
-		system.from = len(e.buf)
-		e.raw(`{"role":`)
-		e.text(d.SystemRole)
-		e.raw(`,"content":`)
-		e.text(r.System)
-		e.raw("}")
-		system.to = len(e.buf)
+		e.System(func() {
+			e.Raw(`{"role":`)
+			e.Text(d.SystemRole)
+			e.Raw(`,"content":`)
+			e.Text(r.System)
+			e.Raw("}")
+		})
+		e.first = false
 	}
 	for _, entry := range history {
-		e.entry(entry, r.System != "")
+		e.entry(entry)
 	}
-	e.raw("]")
-	var tools span
+	e.Raw("]")
 	if len(r.Tools) > 0 {
-		e.raw(`,"tools":`)
-		tools.from = len(e.buf)
-		e.tools(r.Tools)
-		tools.to = len(e.buf)
+		e.Raw(`,"tools":`)
+		e.Tools(r.Tools, func(t model.Tool) {
+			e.Raw(`{"type":"function","function":{"name":`)
+			e.Text(t.Name)
+			e.Raw(`,"description":`)
+			e.Text(t.Description)
+			e.Raw(`,"parameters":`)
+			e.JSON(t.Parameters)
+			e.Raw("}}")
+		})
 	}
-	e.raw(`,"stream":true,"stream_options":{"include_usage":true}`)
-	if err := e.parameters(r, a.cfg.CaptureTokens); err != nil {
+	e.Raw(`,"stream":true,"stream_options":{"include_usage":true}`)
+	ours := e.parameters(r, a.cfg.CaptureTokens)
+	if err := e.Parameters(ours, r.Params, "model", "messages", "tools", "stream", "stream_options"); err != nil {
 		return nil, err
 	}
-	e.raw("}")
-
-	p := &model.Prepared{Encoder: Encoder, Body: e.buf, Request: r, Messages: make([]json.RawMessage, len(e.messages))}
-	p.System, p.Tools = system.of(e.buf), tools.of(e.buf)
-	for i, m := range e.messages {
-		p.Messages[i] = m.of(e.buf)
-	}
-	return p, nil
-}
-
-// sizeOf guesses the size of the body, so that it is allocated once.
-func sizeOf(r model.Request) int {
-	n := 1024 + len(r.System)
-	for _, t := range r.Tools {
-		n += 128 + len(t.Description) + len(t.Parameters)
-	}
-	for _, m := range r.Messages {
-		n += 160 + blockSize(m.Content)
-	}
-	return n + n/8
-}
-
-func blockSize(content []model.Block) int {
-	n := 0
-	for _, b := range content {
-		n += len(b.Text) + len(b.Arguments) + len(b.Data)*4/3 + 64 + blockSize(b.Content)
-	}
-	return n
-}
-
-type span struct{ from, to int }
-
-func (s span) of(b []byte) json.RawMessage {
-	if s.to == 0 {
-		return nil
-	}
-	return b[s.from:s.to:s.to]
+	e.Raw("}")
+	return e.Prepared(Encoder, r), nil
 }
 
 // reasoningForm says which assistant messages carry the reasoning field.
@@ -125,46 +84,42 @@ func hasReasoning(blocks []model.Block) bool {
 
 // encoder writes one body. Fields are always written in the same order.
 type encoder struct {
+	*wire.Body
 	dialect   model.Dialect
 	images    bool
 	reasoning reasoningForm
-	buf       []byte
-	messages  []span
+	first     bool // nothing is in the list of messages yet
 }
 
-func (e *encoder) raw(s string)  { e.buf = append(e.buf, s...) }
-func (e *encoder) text(s string) { e.buf = wire.AppendString(e.buf, s) }
-
-func (e *encoder) begin(afterSystem bool) {
-	if afterSystem || len(e.messages) > 0 {
-		e.raw(",")
-	}
-	e.messages = append(e.messages, span{from: len(e.buf)})
+func (e *encoder) message(write func()) {
+	e.Message(e.first, func() {
+		write()
+		e.Raw("}")
+	})
+	e.first = false
 }
 
-func (e *encoder) end() {
-	e.raw("}")
-	e.messages[len(e.messages)-1].to = len(e.buf)
+func (e *encoder) user(blocks []model.Block) {
+	e.message(func() {
+		e.Raw(`{"role":"user","content":`)
+		e.content(blocks)
+	})
 }
 
-func (e *encoder) entry(m wire.Entry, afterSystem bool) {
-	e.begin(afterSystem)
+func (e *encoder) entry(m wire.Entry) {
 	if m.Role == model.RoleUser {
-		e.raw(`{"role":"user","content":`)
-		e.content(m.Blocks)
-		e.end()
+		e.user(m.Blocks)
 		return
 	}
-	e.assistant(m)
-	e.end()
+	e.message(func() { e.assistant(m) })
 	var pictures []model.Block
 	for _, r := range m.Results {
-		e.begin(afterSystem)
-		e.raw(`{"role":"tool","tool_call_id":`)
-		e.text(r.CallID)
-		e.raw(`,"content":`)
-		e.text(e.resultText(r.Content))
-		e.end()
+		e.message(func() {
+			e.Raw(`{"role":"tool","tool_call_id":`)
+			e.Text(r.CallID)
+			e.Raw(`,"content":`)
+			e.Text(e.plainText(r.Content))
+		})
 		for _, b := range r.Content {
 			if b.Type == model.BlockImage && e.images {
 				pictures = append(pictures, b)
@@ -172,45 +127,42 @@ func (e *encoder) entry(m wire.Entry, afterSystem bool) {
 		}
 	}
 	if len(pictures) > 0 { // a tool message takes text only, so its images follow
-		e.begin(afterSystem)
-		e.raw(`{"role":"user","content":`)
-		e.content(pictures)
-		e.end()
+		e.user(pictures)
 	}
 }
 
 func (e *encoder) assistant(m wire.Entry) {
-	e.raw(`{"role":"assistant"`)
+	e.Raw(`{"role":"assistant"`)
 	text := model.JoinText(m.Blocks)
 	switch {
 	case text != "" || e.dialect.EmptyContent == "" || (e.dialect.EmptyContent != emptyNull && e.dialect.EmptyContent != emptyOmit):
-		e.raw(`,"content":`)
-		e.text(text)
+		e.Raw(`,"content":`)
+		e.Text(text)
 	case e.dialect.EmptyContent == emptyNull:
-		e.raw(`,"content":null`)
+		e.Raw(`,"content":null`)
 	}
 	has := hasReasoning(m.Blocks)
 	if has && e.reasoning != reasoningOmit || e.reasoning == reasoningAll && len(m.Calls) > 0 {
-		e.raw(",")
-		e.text(e.dialect.ReasoningField)
-		e.raw(":")
-		e.text(joinReasoning(m.Blocks))
+		e.Raw(",")
+		e.Text(e.dialect.ReasoningField)
+		e.Raw(":")
+		e.Text(joinReasoning(m.Blocks))
 	}
 	if len(m.Calls) > 0 {
-		e.raw(`,"tool_calls":[`)
+		e.Raw(`,"tool_calls":[`)
 		for i, c := range m.Calls {
 			if i > 0 {
-				e.raw(",")
+				e.Raw(",")
 			}
-			e.raw(`{"id":`)
-			e.text(c.ID)
-			e.raw(`,"type":"function","function":{"name":`)
-			e.text(c.Name)
-			e.raw(`,"arguments":`)
-			e.text(c.Arguments)
-			e.raw("}}")
+			e.Raw(`{"id":`)
+			e.Text(c.ID)
+			e.Raw(`,"type":"function","function":{"name":`)
+			e.Text(c.Name)
+			e.Raw(`,"arguments":`)
+			e.Text(c.Arguments)
+			e.Raw("}}")
 		}
-		e.raw("]")
+		e.Raw("]")
 	}
 }
 
@@ -227,36 +179,35 @@ func joinReasoning(blocks []model.Block) string {
 // content writes plain text as a string, and text with images as a list of parts.
 func (e *encoder) content(blocks []model.Block) {
 	if !e.images || !slices.ContainsFunc(blocks, func(b model.Block) bool { return b.Type == model.BlockImage }) {
-		e.text(e.resultText(blocks))
+		e.Text(e.plainText(blocks))
 		return
 	}
-	e.raw("[")
+	e.Raw("[")
 	n := 0
 	for _, b := range blocks {
 		if b.Type != model.BlockText && b.Type != model.BlockImage {
 			continue
 		}
 		if n++; n > 1 {
-			e.raw(",")
+			e.Raw(",")
 		}
 		if b.Type == model.BlockText {
-			e.raw(`{"type":"text","text":`)
-			e.text(b.Text)
-			e.raw("}")
+			e.Raw(`{"type":"text","text":`)
+			e.Text(b.Text)
+			e.Raw("}")
 			continue
 		}
-		e.raw(`{"type":"image_url","image_url":{"url":"data:`)
+		e.Raw(`{"type":"image_url","image_url":{"url":"data:`)
 		quoted := wire.AppendString(nil, b.Mime)
-		e.buf = append(e.buf, quoted[1:len(quoted)-1]...)
-		e.raw(`;base64,`)
-		e.buf = base64.StdEncoding.AppendEncode(e.buf, b.Data)
-		e.raw(`"}}`)
+		e.Raw(string(quoted[1:len(quoted)-1]) + `;base64,`)
+		e.Base64(b.Data)
+		e.Raw(`"}}`)
 	}
-	e.raw("]")
+	e.Raw("]")
 }
 
-// resultText joins text. An image that can't travel in it is named, so that the model knows of it.
-func (e *encoder) resultText(blocks []model.Block) string {
+// plainText joins text. An image that can't travel in it is named, so that the model knows of it.
+func (e *encoder) plainText(blocks []model.Block) string {
 	if len(blocks) == 1 && blocks[0].Type == model.BlockText {
 		return blocks[0].Text
 	}
@@ -275,57 +226,30 @@ func (e *encoder) resultText(blocks []model.Block) string {
 	return out
 }
 
-func (e *encoder) tools(tools []model.Tool) {
-	e.raw("[")
-	for i, t := range tools {
-		if i > 0 {
-			e.raw(",")
-		}
-		e.raw(`{"type":"function","function":{"name":`)
-		e.text(t.Name)
-		e.raw(`,"description":`)
-		e.text(t.Description)
-		e.raw(`,"parameters":`)
-		e.buf = wire.AppendRaw(e.buf, t.Parameters)
-		e.raw("}}")
-	}
-	e.raw("]")
-}
-
-// parameters writes what somebody set, sorted by name. A parameter that is given by name wins over the field that would mean the same.
-func (e *encoder) parameters(r model.Request, capture bool) error {
-	all := map[string]json.RawMessage{}
+// parameters are the fields that stand for what the request sets.
+func (e *encoder) parameters(r model.Request, capture bool) map[string]json.RawMessage {
+	out := map[string]json.RawMessage{}
 	if r.MaxTokens > 0 {
-		all[e.dialect.MaxTokensField] = strconv.AppendInt(nil, int64(r.MaxTokens), 10)
+		out[e.dialect.MaxTokensField] = strconv.AppendInt(nil, int64(r.MaxTokens), 10)
 	}
 	if r.ReasoningEffort != "" {
 		effort := wire.AppendString(nil, r.ReasoningEffort)
 		switch e.dialect.EffortForm {
 		case effortNested:
-			all["reasoning"] = append(append([]byte(`{"effort":`), effort...), '}')
+			out["reasoning"] = append(append([]byte(`{"effort":`), effort...), '}')
 		case effortThinking:
-			all["thinking"] = json.RawMessage(`{"type":"enabled"}`)
+			out["thinking"] = json.RawMessage(`{"type":"enabled"}`)
 			if r.ReasoningEffort == "none" {
-				all["thinking"] = json.RawMessage(`{"type":"disabled"}`)
+				out["thinking"] = json.RawMessage(`{"type":"disabled"}`)
 			}
 		case effortNone:
 		default:
-			all["reasoning_effort"] = effort
+			out["reasoning_effort"] = effort
 		}
 	}
 	if capture {
-		all["logprobs"] = json.RawMessage("true")
-		all["return_token_ids"] = json.RawMessage("true")
+		out["logprobs"] = json.RawMessage("true")
+		out["return_token_ids"] = json.RawMessage("true")
 	}
-	maps.Copy(all, r.Params)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if !json.Valid(all[name]) {
-			return &model.Error{Code: model.CodeInvalidRequest, Message: fmt.Sprintf("the parameter %q isn't JSON", name)}
-		}
-		e.raw(",")
-		e.text(name)
-		e.raw(":")
-		e.buf = wire.AppendRaw(e.buf, all[name])
-	}
-	return nil
+	return out
 }

@@ -91,9 +91,9 @@ func TestLearningGivesUp(t *testing.T) {
 	learned := 0
 	for i := range 5000 {
 		s := fmt.Sprintf(`{"created":%d,"choices":[{"delta":{"content":"x"}}]}`, i)
-		before := tmpl.by[effectText].prefix
 		checkMatch(t, &tmpl, i, s)
-		if after := tmpl.by[effectText].prefix; string(before) != string(after) {
+		probe := tmpl // a copy, so that asking doesn't count as a hit
+		if _, ok := probe.match([]byte(s)); ok {
 			learned++
 		}
 	}

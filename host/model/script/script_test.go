@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -280,10 +281,12 @@ func TestSteps(t *testing.T) {
 func TestDoAndWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		here, gone := make(chan struct{}), make(chan struct{})
-		go func() { // ends with gone
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() {
 			<-here
 			close(gone)
-		}()
+		})
 		turn := script.Turn{script.Do(func() { close(here) }), script.Wait(gone), script.Text("after")}
 		resp, err := stream(t.Context(), t, script.New(script.Sequence(turn)), model.Request{}, func(model.Delta) {})
 		if err != nil || model.JoinText(resp.Content) != "after" {

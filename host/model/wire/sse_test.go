@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 
@@ -85,9 +86,9 @@ func TestReader(t *testing.T) {
 func TestReaderDoesNotWait(t *testing.T) {
 	in, out := io.Pipe()
 	got := make(chan string)
-	done := make(chan struct{})
-	go func() { // joined by <-done
-		defer close(done)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
 		r := NewReader(in)
 		for {
 			ev, err := r.Next()
@@ -97,7 +98,7 @@ func TestReaderDoesNotWait(t *testing.T) {
 			}
 			got <- string(ev.Data)
 		}
-	}()
+	})
 	for _, s := range []string{"data: one\n\n", "data: two\r\n\r\n", "data: three\r\r", "data: four\n\n"} {
 		if _, err := io.WriteString(out, s); err != nil {
 			t.Fatal(err)
@@ -111,7 +112,6 @@ func TestReaderDoesNotWait(t *testing.T) {
 	if _, open := <-got; open {
 		t.Error("one event too many")
 	}
-	<-done
 }
 
 func TestReaderLongLine(t *testing.T) {
