@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"strings"
@@ -37,21 +36,6 @@ func (e *Engine) Create(ctx context.Context, path, text string) (Outcome, error)
 	meta := Meta{Command: "create", Path: info.Path, Created: true, FirstLine: min(1, lines), LastLine: lines}
 	meta.diff(nil, splice{text: data})
 	return Outcome{Text: fmt.Sprintf("Created %s (%s).", path, plural(lines, "line")), Meta: meta}, nil
-}
-
-// Write makes text the whole contents of a file: of a new one, or of a text file that exists. It is for tools that may overwrite.
-func (e *Engine) Write(ctx context.Context, path, text string) (Outcome, error) {
-	out, err := e.Create(ctx, path, text)
-	var r *Refusal
-	if !errors.As(err, &r) || r.Code != AlreadyExists {
-		return out, err
-	}
-	return e.change(ctx, "write", path, func(data []byte) (splice, error) {
-		if string(data) == text {
-			return splice{}, refuse(NoChange, "%s holds exactly this text already, so nothing was written.", path)
-		}
-		return splice{cut: len(data), text: []byte(text)}, nil
-	})
 }
 
 // Replace puts text in the one place where old is.
