@@ -141,6 +141,16 @@ func running(st session.State) bool {
 	return st.TurnOpen || st.Queued() > 0 && st.Damage == ""
 }
 
+// Wake makes the session live, so that messages still queued from an earlier life run. Send does so by itself.
+func (s *Session) Wake(ctx context.Context) error {
+	_, release, err := s.host.hold(ctx, s.entry)
+	if err != nil {
+		return err
+	}
+	release()
+	return nil
+}
+
 // Close ends the agent, its turn first, and leaves the log as it is. The next message makes the session live again.
 func (s *Session) Close(ctx context.Context) error {
 	unlock, err := s.entry.lock(ctx)
