@@ -234,3 +234,12 @@ func TestConfigErrors(t *testing.T) {
 		t.Errorf("the built-in provider isn't overlaid: %+v, %v", p, err)
 	}
 }
+
+func TestContextWindowOfUnknownModels(t *testing.T) {
+	r := router(t, nil, model.Config{Providers: []model.Provider{local}, ContextWindow: 1000})
+	for name, want := range map[string]int{"qwen": 4096, "unlisted": 1000} {
+		if route, _ := resolve(t, r, model.Selection{Provider: "local", Model: name}); route.ContextWindow != want {
+			t.Errorf("%s: %d", name, route.ContextWindow)
+		}
+	}
+}

@@ -143,6 +143,9 @@ func (e *DriftError) Error() string {
 	return fmt.Sprintf("replay: %s differs from the recording:\n  %s", e.Key, strings.Join(e.Fields, "\n  "))
 }
 
+// Permanent says that another attempt would end alike, so that adapters don't have it retried.
+func (e *DriftError) Permanent() bool { return true }
+
 // ExtraCallError is a call that the recording doesn't hold.
 type ExtraCallError struct{ Key }
 
@@ -150,6 +153,9 @@ type ExtraCallError struct{ Key }
 func (e *ExtraCallError) Error() string {
 	return fmt.Sprintf("replay: %s isn't in the recording", e.Key)
 }
+
+// Permanent says that another attempt would end alike.
+func (e *ExtraCallError) Permanent() bool { return true }
 
 // MissingCallsError lists recorded calls that nobody made.
 type MissingCallsError struct{ Calls []Key }

@@ -24,6 +24,9 @@ type Recorded struct {
 }
 
 // Handler serves a source over HTTP in the chat-completions form, streaming, and keeps every request. It is safe for concurrent use.
+//
+// A request with return_token_ids gets token ids in the form of vLLM: prompt_token_ids on the first chunk, token_ids on every piece, and with
+// logprobs their log-probabilities. Its tokenizer is the plainest there is: a token is a character, its id the code point.
 type Handler struct {
 	source Source
 
@@ -55,7 +58,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "not_found", "the script serves POST .../chat/completions, not "+r.Method+" "+r.URL.Path)
 		return
 	}
-	req, name, err := parse(body)
+	req, asked, err := parse(body)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, "invalid_request_error", err.Error())
 		return
@@ -70,8 +73,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s := &serving{
 		w: w, r: r, out: bufio.NewWriterSize(w, 32<<10), stop: model.StopEnd,
-		head: fmt.Sprintf(`{"id":"chatcmpl-%d","object":"chat.completion.chunk","created":1700000000,"model":%s,"choices":[`, n, quote(name)),
-		id:   "call_" + strconv.Itoa(n),
+		head: fmt.Sprintf(`{"id":"chatcmpl-%d","object":"chat.completion.chunk","created":1700000000,"model":%s,"choices":[`, n, quote(asked.Model)),
+		id:   "call_" + strconv.Itoa(n), ids: asked.TokenIDs, logprobs: asked.Logprobs,
+	}
+	if s.ids {
+		s.prompt = `"prompt_token_ids":` + tokenIDs(promptText(req))
 	}
 	s.play(turn)
 }
@@ -98,6 +104,10 @@ type serving struct {
 	head  string
 	id    string
 	begun bool
+
+	ids, logprobs bool   // what the client wants of each piece
+	prompt        string // a field for the first chunk
+
 	raw   bool // the script writes bytes itself
 	calls int
 	stop  model.StopReason
@@ -125,14 +135,14 @@ func (s *serving) play(turn Turn) {
 			s.out.Write(step.raw)
 			s.flush()
 		case stepText:
-			s.delta(`{"content":` + quote(step.text) + `}`)
+			s.delta(`{"content":`+quote(step.text)+`}`, step.text)
 			s.flush()
 		case stepReasoning:
-			s.delta(`{"reasoning_content":` + quote(step.text) + `}`)
+			s.delta(`{"reasoning_content":`+quote(step.text)+`}`, step.text)
 			s.flush()
 		case stepRepeat:
 			s.begin()
-			frame := []byte(s.frame(`{"content":` + quote(step.text) + `}`))
+			frame := []byte(s.frame(`{"content":`+quote(step.text)+`}`, step.text))
 			for range step.count {
 				if _, err := s.out.Write(frame); err != nil {
 					return
@@ -178,17 +188,60 @@ func (s *serving) begin() {
 	s.w.Header().Set("Cache-Control", "no-cache")
 	s.w.WriteHeader(http.StatusOK)
 	if !s.raw {
-		s.out.WriteString(s.frame(`{"role":"assistant","content":""}`))
+		first := s.frame(`{"role":"assistant","content":""}`, "")
+		if s.prompt != "" {
+			first = strings.Replace(first, `{"id":`, "{"+s.prompt+`,"id":`, 1)
+		}
+		s.out.WriteString(first)
 	}
 }
 
-func (s *serving) frame(delta string) string {
-	return "data: " + s.head + `{"index":0,"delta":` + delta + `,"logprobs":null,"finish_reason":null}]}` + "\n\n"
+func (s *serving) frame(delta, text string) string {
+	logprobs, ids := "null", ""
+	if s.ids {
+		ids = `,"token_ids":` + tokenIDs(text)
+	}
+	if s.logprobs && text != "" {
+		logprobs = `{"content":` + tokenLogprobs(text) + `}`
+	}
+	return "data: " + s.head + `{"index":0,"delta":` + delta + `,"logprobs":` + logprobs + `,"finish_reason":null` + ids + "}]}\n\n"
 }
 
-func (s *serving) delta(delta string) {
+// delta writes one piece, which stands for the tokens of text.
+func (s *serving) delta(delta, text string) {
 	s.begin()
-	s.out.WriteString(s.frame(delta))
+	s.out.WriteString(s.frame(delta, text))
+}
+
+func tokenIDs(text string) string {
+	out := []byte("[")
+	for i, r := range []rune(text) {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = strconv.AppendInt(out, int64(r), 10)
+	}
+	return string(append(out, ']'))
+}
+
+func tokenLogprobs(text string) string {
+	var out []string
+	for _, r := range text {
+		out = append(out, fmt.Sprintf(`{"token":%s,"logprob":-0.%03d,"bytes":null,"top_logprobs":[]}`, quote(string(r)), r%1000))
+	}
+	return "[" + strings.Join(out, ",") + "]"
+}
+
+// promptText is what the prompt's tokens are made of.
+func promptText(r model.Request) string {
+	out := r.System
+	for _, m := range r.Messages {
+		out += "\n" + string(m.Role) + ":"
+		for _, b := range m.Content {
+			out += b.Text + b.Arguments + model.JoinText(b.Content)
+		}
+	}
+	return out
 }
 
 func (s *serving) call(step Step) {
@@ -196,8 +249,8 @@ func (s *serving) call(step Step) {
 	if id == "" {
 		id = fmt.Sprintf("%s_%d", s.id, s.calls)
 	}
-	s.delta(fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":%s,"type":"function","function":{"name":%s,"arguments":""}}]}`, s.calls, quote(id), quote(step.name)))
-	s.delta(fmt.Sprintf(`{"tool_calls":[{"index":%d,"function":{"arguments":%s}}]}`, s.calls, quote(step.text)))
+	s.delta(fmt.Sprintf(`{"tool_calls":[{"index":%d,"id":%s,"type":"function","function":{"name":%s,"arguments":""}}]}`, s.calls, quote(id), quote(step.name)), step.name)
+	s.delta(fmt.Sprintf(`{"tool_calls":[{"index":%d,"function":{"arguments":%s}}]}`, s.calls, quote(step.text)), step.text)
 	s.calls++
 }
 
@@ -268,10 +321,17 @@ func (s *serving) flush() {
 	_ = http.NewResponseController(s.w).Flush()
 }
 
+// wishes are the fields of a request that shape the answer.
+type wishes struct {
+	Model    string `json:"model"`
+	TokenIDs bool   `json:"return_token_ids"`
+	Logprobs bool   `json:"logprobs"`
+}
+
 // parse reads a chat-completions request back into one of ours, as far as sources look at it.
-func parse(body []byte) (model.Request, string, error) {
+func parse(body []byte) (model.Request, wishes, error) {
 	var in struct {
-		Model    string `json:"model"`
+		wishes
 		Messages []struct {
 			Role       string          `json:"role"`
 			Content    json.RawMessage `json:"content"`
@@ -290,7 +350,7 @@ func parse(body []byte) (model.Request, string, error) {
 		} `json:"tools"`
 	}
 	if err := json.Unmarshal(body, &in); err != nil {
-		return model.Request{}, "", fmt.Errorf("the body isn't a chat-completions request: %w", err)
+		return model.Request{}, wishes{}, fmt.Errorf("the body isn't a chat-completions request: %w", err)
 	}
 	var r model.Request
 	for _, t := range in.Tools {
@@ -322,7 +382,7 @@ func parse(body []byte) (model.Request, string, error) {
 			r.Messages = append(r.Messages, model.Message{Role: model.RoleUser, Source: model.Source{Kind: model.SourceUser}, Content: []model.Block{model.Text(content)}})
 		}
 	}
-	return r, in.Model, nil
+	return r, in.wishes, nil
 }
 
 func contentText(raw json.RawMessage) string {

@@ -236,9 +236,9 @@ func (s *Stream) broken(err error, code model.Code) error {
 	case errPayloadClock:
 		return s.fail(model.CodeTimeout, fmt.Sprintf("the server sent no payload for %s", clocks.Payload), 0, cause)
 	}
-	var refused *RefusedError
-	if errors.As(err, &refused) {
-		return s.fail(model.CodeInvalidRequest, refused.Error(), 0, refused)
+	var final interface{ Permanent() bool }
+	if errors.As(err, &final) && final.Permanent() {
+		return s.fail(model.CodeInvalidRequest, err.Error(), 0, err)
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return s.fail(code, "the connection ended too early", 0, err)

@@ -85,7 +85,7 @@ func TestReader(t *testing.T) {
 // An event is handed out as soon as its last byte is there.
 func TestReaderDoesNotWait(t *testing.T) {
 	in, out := io.Pipe()
-	got := make(chan string)
+	got := make(chan string, 8)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {

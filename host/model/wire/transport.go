@@ -47,6 +47,9 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("refused to connect to %s: %s", e.Address, e.Reason)
 }
 
+// Permanent says that another attempt would end alike. A round tripper's error with this method isn't retried.
+func (e *RefusedError) Permanent() bool { return true }
+
 // Addresses outside the link-local ranges where clouds answer with their machines' credentials.
 func metadata(a netip.Addr) bool {
 	switch a.String() {
