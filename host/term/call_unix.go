@@ -319,6 +319,7 @@ func (c *call) ladder(s *shell, j *job) verdict {
 			return v
 		}
 	}
+	s.insist(j)
 	for _, r := range rungs {
 		rung.Reset(r.wait)
 		if v := c.climb(s, j, r, rung); v != pausing {
@@ -456,11 +457,6 @@ func (c *call) settle(s *shell, j *job) {
 		t.flags = j.b.flags
 	} else {
 		t.flags = r.flags
-	}
-	if len(j.exported) > 0 {
-		if dump := string(j.exported); dump != t.exported {
-			t.exported = dump
-		}
 	}
 	if c.resent > 0 {
 		s.forgetComplaints()

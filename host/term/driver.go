@@ -73,12 +73,12 @@ func (s script) lines() []byte {
 
 // last is line 2. It may be sent again when bash is found waiting for input although it never answered: a signal can unwind it, too.
 func (s script) last() string {
-	dump := ""
+	dump := "" // after the final fence: nobody waits for it, and the shell says it before it reads on
 	if s.dump {
-		dump = `\builtin export -p >&11; `
+		dump = `\builtin export -p >&11; \builtin echo C` + s.nonce + ` >&11; `
 	}
-	return `\builtin echo B` + s.nonce + ` "$?" "$-" "${!-}" >&11 2>&12; { ` + tidy + dump +
-		`\builtin echo C` + s.nonce + ` >&11; \builtin printf '\036` + s.nonce + `F\036' >&10; PS1= PS2=; } >&12 2>&12` + "\n"
+	return `\builtin echo B` + s.nonce + ` "$?" "$-" "${!-}" >&11 2>&12; { ` + tidy +
+		`\builtin printf '\036` + s.nonce + `F\036' >&10; ` + dump + `PS1= PS2=; } >&12 2>&12` + "\n"
 }
 
 // keepFlags are the options of $- that the driver switches off after each command and back on inside the next.
@@ -134,17 +134,26 @@ func findReport(b []byte, kind byte, nonce string) (report, bool) {
 	return report{status: n, flags: f[1], job: f[2]}, err == nil
 }
 
-// findDump returns the text between the records B and C, and whether C is there.
-func findDump(b []byte, nonce string) ([]byte, bool) {
-	end := bytes.LastIndex(b, []byte("C"+nonce+"\n"))
-	if end < 0 {
-		return nil, false
+// findDump returns the text between the records B and C of nonce, and what follows it. Between the two bash writes nothing else.
+func findDump(b []byte, nonce string) (dump, rest []byte, ok bool) {
+	start := bytes.Index(b, []byte("B"+nonce+" "))
+	if start < 0 {
+		return nil, nil, false
 	}
-	b = b[:end]
-	if i := bytes.LastIndex(b, []byte("B"+nonce+" ")); i >= 0 {
-		if _, rest, ok := bytes.Cut(b[i:], []byte{'\n'}); ok {
-			return rest, true
+	for {
+		// The line is sent again to a shell that didn't answer; then there are two of each record.
+		line, after, whole := bytes.Cut(b[start:], []byte{'\n'})
+		if !whole {
+			return nil, nil, false
 		}
+		end := bytes.Index(after, []byte("C"+nonce+"\n"))
+		if end < 0 {
+			return nil, nil, false
+		}
+		if again := bytes.LastIndex(after[:end], []byte("B"+nonce+" ")); again >= 0 {
+			start += len(line) + 1 + again
+			continue
+		}
+		return after[:end], after[end+nonceLen+2:], true
 	}
-	return nil, true
 }

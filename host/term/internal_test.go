@@ -170,11 +170,15 @@ func TestReports(t *testing.T) {
 	if r, ok := findReport(b, 'B', n); !ok || r != (report{0, "himBxs", ""}) {
 		t.Errorf("%+v", r)
 	}
-	if d, ok := findDump(b, n); !ok || string(d) != "declare -x A=\"1\nC"+n[:8]+"\"\n" {
+	want := "declare -x A=\"1\nC" + n[:8] + "\"\n"
+	if d, rest, ok := findDump(append(b, "rest"...), n); !ok || string(d) != want || string(rest) != "rest" {
+		t.Errorf("%q", d)
+	}
+	if d, _, ok := findDump([]byte("B"+n+" 0 h \ndeclare\nB"+n+" 0 h \nx\nC"+n+"\n"), n); !ok || string(d) != "x\n" {
 		t.Errorf("%q", d)
 	}
 	for i := range b {
-		if _, ok := findDump(b[:i], n); ok {
+		if _, _, ok := findDump(b[:i], n); ok {
 			t.Errorf("a report in %q", b[:i])
 		}
 	}

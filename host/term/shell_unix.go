@@ -51,9 +51,12 @@ type shell struct {
 	job     *job
 	idle    []byte
 	skipped int64
-	answer  []byte // what came on the status pipe for the running job
-	end     *ending
-	reaped  bool
+	answer  []byte // what came on the status pipe and is still to be read
+	dumping string // nonce of the command whose exported variables are on their way
+	// exported are the shell's exported variables after the last command, as bash declares them.
+	exported string
+	end      *ending
+	reaped   bool
 
 	gone      chan struct{} // closed when end is known
 	silent    chan struct{} // closed when the terminal gives no more
@@ -73,13 +76,12 @@ type job struct {
 	script
 	output func([]byte)
 
-	stage    byte // 0, kindStart, kindEnd, kindFinal: the newest fence
-	a, b     *report
-	exported []byte
-	reported bool
+	stage  byte // 0, kindStart, kindEnd, kindFinal: the newest fence
+	a, b   *report
+	strict bool
 
 	started  chan struct{} // closed with the start fence
-	finished chan struct{} // closed when the final fence and the last report are here
+	finished chan struct{} // closed when the job is over
 }
 
 // spawn starts a shell in dir, an existing directory. Nothing has run in it yet when it returns, and everything it will start carries tag.
@@ -263,11 +265,28 @@ func (s *shell) fence(j *job, kind byte) {
 	s.settleLocked(j)
 }
 
+// settleLocked ends the job when it is over: with the end fence and its report, or, when the top level was unwound or may be, with the final
+// fence and the second report.
 func (s *shell) settleLocked(j *job) {
-	if j.stage == kindFinal && j.reported && s.job == j {
-		s.job = nil
-		close(j.finished)
+	over := (j.stage == kindEnd && j.a != nil && !j.strict) || (j.stage == kindFinal && j.b != nil)
+	if !over || s.job != j {
+		return
 	}
+	s.job = nil
+	if j.dump {
+		s.dumping = j.nonce
+		s.takeDumpLocked() // a short one may be here already
+	} else {
+		s.answer = nil
+	}
+	close(j.finished)
+}
+
+// insist makes the job wait for the final fence: signals are on their way, and what they cut of line 2 must not reach the next job.
+func (s *shell) insist(j *job) {
+	s.mu.Lock()
+	j.strict = true
+	s.mu.Unlock()
 }
 
 // readStatus collects the reports, and learns of the shell's end by the end of file.
@@ -277,19 +296,21 @@ func (s *shell) readStatus() {
 	s.farewell()
 }
 
+// heard files what came on the status pipe: the running job's reports, and the exported variables that the last one left, which come after its
+// end.
 func (s *shell) heard(p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j := s.job
-	if j == nil || j.reported {
-		return
-	}
 	if len(s.answer) > statusMax {
 		s.answer = append(s.answer[:0], s.answer[len(s.answer)-nonceLen*4:]...)
 	}
 	s.answer = append(s.answer, p...)
-	dump, ok := findDump(s.answer, j.nonce)
-	if !ok {
+	s.takeDumpLocked()
+	j := s.job
+	if j == nil {
+		if s.dumping == "" {
+			s.answer = nil
+		}
 		return
 	}
 	if r, ok := findReport(s.answer, 'A', j.nonce); ok {
@@ -298,10 +319,21 @@ func (s *shell) heard(p []byte) {
 	if r, ok := findReport(s.answer, 'B', j.nonce); ok {
 		j.b = &r
 	}
-	j.exported = append([]byte(nil), dump...)
-	j.reported = true
-	s.answer = nil
 	s.settleLocked(j)
+}
+
+func (s *shell) takeDumpLocked() {
+	if s.dumping == "" {
+		return
+	}
+	dump, rest, ok := findDump(s.answer, s.dumping)
+	if !ok {
+		return
+	}
+	if string(dump) != s.exported {
+		s.exported = string(dump)
+	}
+	s.dumping, s.answer = "", append([]byte(nil), rest...)
 }
 
 // farewell finds out what the end of the status pipe means: a process on its way out, or one that lives on without it.
@@ -367,7 +399,7 @@ func (s *shell) begin(j *job) (idle []byte, skipped int64) {
 	s.last.Store(int64(time.Since(s.born)))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.job, s.answer = j, nil
+	s.job = j
 	return s.takeIdleLocked()
 }
 

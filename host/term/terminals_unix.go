@@ -266,6 +266,9 @@ func (t *Terminals) bury(s *shell) {
 	s.dispose()
 	s.mu.Lock()
 	idle, skipped := s.takeIdleLocked()
+	if s.exported != "" {
+		t.exported = s.exported
+	}
 	s.mu.Unlock()
 	t.carried, t.carriedOff = append(t.carried, idle...), t.carriedOff+skipped
 	t.mu.Lock()
