@@ -24,11 +24,12 @@ type Options struct {
 // Player answers requests from a recording. It is safe for concurrent use.
 type Player struct {
 	options Options
+	url     string
+	order   []Key
 	keys    numbering
 
 	mu     sync.Mutex
 	left   map[Key][]Line
-	order  []Key
 	drifts []*DriftError
 }
 
@@ -48,10 +49,16 @@ func NewPlayer(r io.Reader, o Options) (*Player, error) {
 		if line.Version != version {
 			return nil, fmt.Errorf("read recording, call %d: version %d isn't %d", n, line.Version, version)
 		}
+		if p.url == "" {
+			p.url = line.URL
+		}
 		p.left[line.Key] = append(p.left[line.Key], line)
 		p.order = append(p.order, line.Key)
 	}
 }
+
+// URL is where the first recorded call went. An adapter that takes it for its base URL speaks the dialect that was recorded.
+func (p *Player) URL() string { return p.url }
 
 // Sessions lists the recorded sessions in the order of their first call.
 func (p *Player) Sessions() []string {

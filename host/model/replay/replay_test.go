@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -292,5 +294,47 @@ func TestWriterFails(t *testing.T) {
 	}
 	if err := rec.Err(); err == nil || !strings.Contains(err.Error(), "disk full") {
 		t.Error(err)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(echo))
+	defer srv.Close()
+	path := filepath.Join(t.TempDir(), "calls.jsonl")
+	f, err := replay.Create(path, srv.Client().Transport)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		if _, _, err := post(t, f, srv.URL+"/v1/chat/completions", "s", i+1, `{}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Error(info.Mode(), err)
+	}
+	if _, err := replay.Create(path, nil); err == nil {
+		t.Error("a recording was overwritten")
+	}
+	var l replay.Library
+	one, err := l.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := l.Open(path)
+	if err != nil || one != two || one.URL() != srv.URL+"/v1/chat/completions" {
+		t.Error(err, one.URL())
+	}
+	if _, _, err := post(t, one, one.URL(), "s", 1, `{}`); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Finish(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "call 2") {
+		t.Error(err)
+	}
+	if _, err := l.Open(path + ".none"); err == nil {
+		t.Error("a missing recording was opened")
 	}
 }
