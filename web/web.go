@@ -150,16 +150,18 @@ func (s *Server) handler() http.Handler {
 	})
 }
 
-// Serve answers on ln until Close. Several listeners may be served at a time. It refuses, and closes, a listener that would be unsafe.
-func (s *Server) Serve(_ context.Context, ln net.Listener) error {
+// Serve answers on ln until ctx ends or Close is called; what is open by then goes on until Close. Several listeners may be served at a
+// time. It refuses, and closes, a listener that would be unsafe.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if err := s.guard.CheckListener(ln.Addr()); err != nil {
 		return errors.Join(err, ln.Close())
 	}
 	var early sync.WaitGroup
 	defer early.Wait()
 	early.Go(func() { s.api() }) // so that the first caller needn't wait for it
+	defer context.AfterFunc(ctx, func() { _ = ln.Close() })() // closing it twice is harmless
 	err := s.http.Serve(s.conns.Listener(ln))
-	if errors.Is(err, http.ErrServerClosed) {
+	if errors.Is(err, http.ErrServerClosed) || ctx.Err() != nil {
 		return nil
 	}
 	return err
