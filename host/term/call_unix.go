@@ -329,23 +329,36 @@ func (c *call) ladder(s *shell, j *job) verdict {
 	return pausing
 }
 
-// climb is one rung. A loop of short programs can be between two of them, or one can be as good as over when the signal comes: while the rung
-// lasts, a foreground group that hasn't had the signal gets it.
+// climb is one rung: while it lasts, every foreground group that comes up gets the signal. One is not always enough: a loop can be between two
+// programs, a forked bash that hasn't become its program yet notes a signal and forgets it, and bash drops one that comes while it reads a
+// command substitution. So a group led by a bash gets it again; a program, which may be tidying up, does not.
 func (c *call) climb(s *shell, j *job, r rung, over *time.Timer) verdict {
-	had := 0
+	last, again, alone := 0, 0, 0
 	poll := time.NewTicker(pollPause)
 	defer poll.Stop()
 	for n := 1; ; n++ {
 		group := s.foreground()
-		spare := group == s.pid && r.signals[0] == unix.SIGKILL // killing the shell itself is left to the caller
-		if group == 0 || (spare && had == 0 && n > 2) {
+		if group == 0 {
 			return pausing
 		}
-		if group != had && !spare {
-			had = group
-			c.out.Rung = r.name
-			for _, sig := range r.signals {
-				_ = unix.Kill(-group, sig)
+		mine := group == s.pid
+		switch {
+		case mine && r.name == "SIGKILL": // killing the shell itself is left to the caller
+		case group != last:
+			last, again = group, n+pollsPerLook
+			c.signal(group, r)
+		case n == again && s.isBash(group):
+			again = n + pollsPerLook
+			c.signal(group, r)
+		}
+		if mine && r.name != "SIGINT" && n%pollsPerLook == 1 {
+			// An interactive bash ignores SIGTERM. What it waits for may stand in another group: a signal can come before bash has handed
+			// the terminal over.
+			if !c.signalChildren(s, j, r) {
+				alone++
+			}
+			if r.name == "SIGKILL" && alone > 1 {
+				return pausing
 			}
 		}
 		select {
@@ -365,6 +378,23 @@ func (c *call) climb(s *shell, j *job, r rung, over *time.Timer) verdict {
 			}
 		}
 	}
+}
+
+func (c *call) signal(group int, r rung) {
+	c.out.Rung = r.name
+	for _, sig := range r.signals {
+		_ = unix.Kill(-group, sig)
+	}
+}
+
+// signalChildren signals the groups of what the command started directly below the shell, and says whether there was any. Jobs of earlier calls
+// are left alone.
+func (c *call) signalChildren(s *shell, j *job, r rung) bool {
+	groups := s.children(j.begun, c.t.told)
+	for _, g := range groups {
+		c.signal(g, r)
+	}
+	return len(groups) > 0
 }
 
 func (c *call) untilStarted(s *shell, j *job, patience *time.Timer) verdict {

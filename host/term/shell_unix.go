@@ -79,6 +79,7 @@ type job struct {
 	stage  byte // 0, kindStart, kindEnd, kindFinal: the newest fence
 	a, b   *report
 	strict bool
+	begun  uint64 // on the clock of process starts
 
 	started  chan struct{} // closed with the start fence
 	finished chan struct{} // closed when the job is over
@@ -397,6 +398,7 @@ func (s *shell) ending() *ending {
 func (s *shell) begin(j *job) (idle []byte, skipped int64) {
 	j.started, j.finished = make(chan struct{}), make(chan struct{})
 	s.last.Store(int64(time.Since(s.born)))
+	j.begun = startClock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.job = j

@@ -47,4 +47,10 @@ type detector struct{}
 
 func (*detector) check(*shell, time.Time) *Waiting { return nil }
 
+func (s *shell) isBash(int) bool { return false }
+
+func startClock() uint64 { return 0 }
+
+func (s *shell) children(uint64, map[int]bool) []int { return nil }
+
 func commandOf(pid int) string { return "" }

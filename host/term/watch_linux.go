@@ -36,7 +36,9 @@ func exeOf(pid int) string {
 
 type procStat struct {
 	state     byte
+	ppid      int
 	pgrp      int
+	start     uint64 // ticks since boot
 	flags     uint64
 	own, kids time.Duration // CPU of the process, and of the children it waited for
 }
@@ -57,9 +59,9 @@ func statOf(path string) (procStat, bool) {
 	if end < 0 {
 		return procStat{}, false
 	}
-	// state ppid pgrp session tty tpgid flags minflt cminflt majflt cmajflt utime stime cutime cstime
+	// state ppid pgrp session tty tpgid flags minflt cminflt majflt cmajflt utime stime cutime cstime priority nice threads itrealvalue starttime
 	f := strings.Fields(string(data[end+1:]))
-	if len(f) < 15 {
+	if len(f) < 20 {
 		return procStat{}, false
 	}
 	num := func(i int) int64 {
@@ -67,7 +69,7 @@ func statOf(path string) (procStat, bool) {
 		return v
 	}
 	return procStat{
-		state: f[0][0], pgrp: int(num(2)), flags: uint64(num(6)),
+		state: f[0][0], ppid: int(num(1)), pgrp: int(num(2)), flags: uint64(num(6)), start: uint64(num(19)),
 		own:  time.Duration(num(11)+num(12)) * clockTick,
 		kids: time.Duration(num(13)+num(14)) * clockTick,
 	}, true
@@ -231,6 +233,35 @@ func (d *detector) check(s *shell, now time.Time) *Waiting {
 		return d.found
 	}
 	return nil
+}
+
+// isBash says whether the process runs the shell's program: a subshell, or a child that hasn't become its program yet.
+func (s *shell) isBash(pid int) bool { return exeOf(pid) == s.exe }
+
+// startClock is the time on the clock that process starts are told in.
+func startClock() uint64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return 0
+	}
+	return uint64(ts.Nano()) / uint64(clockTick)
+}
+
+// children lists the process groups of the shell's own children that started since then, the shell's own group and known ones excepted: the
+// clock ticks in hundredths of a second.
+func (s *shell) children(since uint64, known map[int]bool) []int {
+	pids, err := s.procs.PIDs(s.tag)
+	if err != nil {
+		return nil
+	}
+	var groups []int
+	for _, pid := range pids {
+		st, ok := statOfPID(pid)
+		if ok && !known[pid] && st.ppid == s.pid && st.pgrp != s.pid && st.start >= since && !slices.Contains(groups, st.pgrp) {
+			groups = append(groups, st.pgrp)
+		}
+	}
+	return groups
 }
 
 // group lists the agent's processes in a process group.
