@@ -51,7 +51,7 @@ test('a login address works once', async () => {
 
 test('pick minimal, send, watch two bash calls and a file stream in; reload in mid-turn; a second tab', async () => {
   const page = await begin(
-    ['run: for i in 1 2 3; do echo "line $i"; sleep 0.7; done', 'slow: 150', 'run: cd /usr && pwd; (exit 3)', 'write notes.md: hello from the page'].join('\n'),
+    ['run: for i in 1 2 3; do echo "line $i"; sleep 2; done', 'slow: 150', 'run: cd /usr && pwd; (exit 3)', 'write notes.md: hello from the page'].join('\n'),
   );
   await status(page, 'Running');
   await page.locator('.tool--running .output', { hasText: 'line 1' }).waitFor();
@@ -62,7 +62,7 @@ test('pick minimal, send, watch two bash calls and a file stream in; reload in m
   const second = await openPage(browser, { context });
   await second.goto(page.url());
   for (const tab of [page, second]) {
-    await tab.getByText('exit 3').waitFor();
+    await tab.locator('.badge', { hasText: 'exit 3' }).waitFor();
     await tab.locator('.tool', { hasText: 'notes.md' }).waitFor();
     await status(tab, 'Idle');
     assert.equal(await tab.locator('.tool').count(), 3);
@@ -79,7 +79,7 @@ test('pick minimal, send, watch two bash calls and a file stream in; reload in m
 });
 
 test('stop keeps what was written; queued messages wait, can be changed, and run in order', async () => {
-  const page = await begin('slow: 400');
+  const page = await begin('slow: 3000');
   const box = composer(page);
   await page.locator('.message--live').waitFor();
   for (const text of ['say: second', 'say: third', 'say: fourth']) {
@@ -103,7 +103,7 @@ test('stop keeps what was written; queued messages wait, can be changed, and run
   await page.locator('.message--user', { hasText: 'say: last' }).waitFor();
   await status(page, 'Idle');
   const said = (await page.locator('.message--user .message__body').allInnerTexts()).map((t) => t.trim());
-  assert.deepEqual(said, ['slow: 400', 'say: changed', 'say: third', 'say: last']);
+  assert.deepEqual(said, ['slow: 3000', 'say: changed', 'say: third', 'say: last']);
   page.expectQuiet();
   await page.close();
 });
@@ -186,7 +186,7 @@ test('a blank session changes its preset; afterwards it is a label', async () =>
 test('rename, archive, find, delete', async () => {
   const page = await begin('say: to be renamed', { allow: [/status of 409/] });
   await status(page, 'Idle');
-  await page.getByRole('button', { name: 'say: to be renamed' }).click();
+  await page.locator('.header__title button').click();
   await page.getByLabel('Session title').fill('A better name');
   await page.getByLabel('Session title').press('Enter');
   const link = page.getByRole('link', { name: /A better name/ });
@@ -223,7 +223,7 @@ test('presets are read, copied, checked, changed and deleted', async () => {
   await source.waitFor();
   await source.fill('version: 1\nrowz: []\n');
   await page.getByText('It does not mount.').waitFor();
-  await page.getByText(/rowz/).nth(1).waitFor();
+  await page.locator('.verdict__line', { hasText: 'rowz' }).waitFor();
   await source.fill('version: 1\nextends: minimal\nname: My own\n');
   await page.getByText('It mounts.').waitFor();
   await page.getByRole('button', { name: 'Save' }).click();
@@ -262,7 +262,7 @@ test('dark and narrow', async () => {
   }
   await page.getByRole('button', { name: 'Menu' }).click();
   await page.getByRole('link', { name: /run: for i in/ }).click();
-  await page.getByText('exit 3').waitFor();
+  await page.locator('.badge', { hasText: 'exit 3' }).waitFor();
   await expectNoSideScroll(page, 'session');
   await shot(page, 'host-narrow');
   page.expectQuiet();

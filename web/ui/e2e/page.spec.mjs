@@ -74,7 +74,7 @@ test('pick minimal, send, watch two calls and an edit stream in; reload in mid-t
   const second = await openPage(browser, { context: page.context() });
   await second.goto(page.url());
   for (const tab of [page, second]) {
-    await tab.getByText('exit 3').waitFor();
+    await tab.locator('.badge', { hasText: 'exit 3' }).waitFor();
     await tab.getByText('Still running in the background').waitFor();
     await tab.locator('.diff__line--add', { hasText: 'another line' }).waitFor();
     await tab.getByText('summary').waitFor();
@@ -91,7 +91,7 @@ test('pick minimal, send, watch two calls and an edit stream in; reload in mid-t
 });
 
 test('stop, queue, edit, take out, recall', async (t) => {
-  const slow = await startFixture(t, { delay: 120 });
+  const slow = await startFixture(t, { delay: 500 });
   const page = await openPage(browser);
   await page.goto(slow.url);
   await page.getByLabel('First message').fill('first');

@@ -19,12 +19,12 @@ export function Sidebar({ onNavigate }: { onNavigate: () => void }) {
   const [archived, setArchived] = useState(false);
   const [deleting, setDeleting] = useState<Session | null>(null);
   const found = useSearch(query, archived);
-  const all = feed.value.sessions;
+  const { sessions: all, gone } = feed.value;
 
   const groups = useMemo(() => {
-    const list = found ? found.sessions : [...all.values()].filter((s) => !s.archived);
-    return byWorkspace(list.map((s) => ({ ...s, ...all.get(s.id) })));
-  }, [all, found]);
+    const list = found ? found.sessions.map((s) => ({ ...s, ...all.get(s.id) })) : [...all.values()];
+    return byWorkspace(list.filter((s) => (s.archived ?? false) === archived && !gone.has(s.id)));
+  }, [all, found, archived, gone]);
 
   const go = (to: Route) => {
     navigate(to);

@@ -114,9 +114,7 @@ export function putSession(session: Session): void {
 }
 
 export function removeSession(id: string): void {
-  const sessions = new Map(feed.value.sessions);
-  sessions.delete(id);
-  feed.value = { ...feed.value, sessions };
+  feed.value = applyFeed(feed.value, { type: 'feed', removed: [id] }, false);
 }
 
 /** Opens a session for one screen. Give it back with `releaseSession`. */

@@ -5,9 +5,11 @@ import type { Approval, Frame, Session } from '../api/wire';
 export interface Feed {
   readonly sessions: ReadonlyMap<string, Session>;
   readonly approvals: ReadonlyMap<string, Approval>;
+  /** Deleted while this page watched: lists read before may still name them. */
+  readonly gone: ReadonlySet<string>;
 }
 
-export const emptyFeed: Feed = { sessions: new Map(), approvals: new Map() };
+export const emptyFeed: Feed = { sessions: new Map(), approvals: new Map(), gone: new Set() };
 
 type FeedFrame = Extract<Frame, { type: 'feed' }>;
 
@@ -17,12 +19,16 @@ export function applyFeed(feed: Feed, frame: FeedFrame, first: boolean): Feed {
   for (const session of frame.sessions ?? []) {
     sessions.set(session.id, { ...feed.sessions.get(session.id), ...session });
   }
-  for (const id of frame.removed ?? []) sessions.delete(id);
+  const gone = new Set(feed.gone);
+  for (const id of frame.removed ?? []) {
+    sessions.delete(id);
+    gone.add(id);
+  }
   // A frame holds all that is pending in the sessions it names.
   const named = new Set([...(frame.sessions ?? []).map((s) => s.id), ...(frame.removed ?? [])]);
   const approvals = new Map(first ? [] : [...feed.approvals].filter(([, a]) => !named.has(a.session)));
   for (const approval of frame.approvals ?? []) approvals.set(approval.id, approval);
-  return { sessions, approvals };
+  return { sessions, approvals, gone };
 }
 
 /** One page of the session list, joined to what the feed said. */

@@ -18,6 +18,7 @@ describe('feed', () => {
     let feed = applyFeed(emptyFeed, { type: 'feed', sessions: [session('a'), session('b')], removed: [], approvals: [] }, true);
     feed = applyFeed(feed, { type: 'feed', sessions: [session('a', { status: 'running' })], removed: ['b'], approvals: [] }, false);
     expect([...feed.sessions.values()]).toMatchObject([{ id: 'a', status: 'running' }]);
+    expect([...feed.gone]).toEqual(['b']);
   });
 
   it('replaces the approvals of the sessions a frame names, and no others', () => {
