@@ -1,6 +1,7 @@
 package fsys
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"syscall"
@@ -40,3 +41,6 @@ func ownerOf(fi fs.FileInfo) (uid, gid int, ok bool) {
 
 // hasAttributes is not asked here: Finder's attributes are on most files and mean little.
 func hasAttributes(*os.File) bool { return false }
+
+// writable isn't answered here for an open file.
+func writable(*os.File) error { return errors.ErrUnsupported }

@@ -1,6 +1,8 @@
 package fsys
 
 import (
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
@@ -56,4 +58,23 @@ func hasAttributes(f *os.File) bool {
 		list = list[len(name)+1:]
 	}
 	return false
+}
+
+// writable asks for the right to write the open file without using it.
+func writable(f *os.File) error {
+	err := unix.Faccessat2(int(f.Fd()), "", unix.W_OK, unix.AT_EMPTY_PATH|unix.AT_EACCESS)
+	if err == nil || !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
+		return err
+	}
+	// An older kernel, or a filter of system calls that doesn't know the call.
+	return writableByName(f)
+}
+
+// writableByName is writable for the real user, through the open file's name under /proc.
+func writableByName(f *os.File) error {
+	err := unix.Faccessat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.W_OK, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return errors.ErrUnsupported
+	}
+	return err
 }

@@ -3,6 +3,7 @@
 package fsys
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"time"
@@ -16,3 +17,4 @@ func changeTime(fs.FileInfo) time.Time            { return time.Time{} }
 func linkCount(fs.FileInfo) uint64                { return 1 }
 func ownerOf(fs.FileInfo) (uid, gid int, ok bool) { return 0, 0, false }
 func hasAttributes(*os.File) bool                 { return false }
+func writable(*os.File) error                     { return errors.ErrUnsupported }

@@ -24,39 +24,46 @@ type writer struct {
 var errInPlace = errors.New("must be written in place")
 
 func (w *writer) write(contents []byte) (Info, error) {
-	// Opening for writing asks the system whether we may write this file; a rename over it would not ask.
-	target, err := w.in.OpenFile(w.name, os.O_WRONLY|carefully, 0)
-	running := errors.Is(err, syscall.ETXTBSY) // a program that runs now: it may be replaced, not written
-	if err != nil && !running {
+	if err := w.mayWrite(); err != nil {
 		if changed := w.unchanged(); errors.Is(changed, ErrChanged) {
 			return Info{}, changed
 		}
 		return Info{}, err
 	}
-	if target != nil {
-		defer target.Close()
-	}
-
-	err = errInPlace
 	if linkCount(w.before) <= 1 && !hasAttributes(w.file) {
-		var info Info
-		if info, err = w.replace(contents); err == nil {
-			return info, nil
+		info, err := w.replace(contents)
+		if !errors.Is(err, errInPlace) {
+			return info, err
 		}
 	}
-	if !errors.Is(err, errInPlace) {
-		return Info{}, err
+	return w.overwrite(contents)
+}
+
+// mayWrite asks the system whether we may write the original; a rename over it would not ask. The file is not opened for writing where
+// that can be helped: in a container's layers that alone would copy it, and so change it.
+func (w *writer) mayWrite() error {
+	err := writable(w.file)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return err
 	}
-	if running {
-		return Info{}, fmt.Errorf("in use: %w", fs.ErrPermission)
+	f, err := w.in.OpenFile(w.name, os.O_WRONLY|carefully, 0)
+	if errors.Is(err, syscall.ETXTBSY) { // a program that runs now: it may be replaced, not written
+		return nil
 	}
-	return w.overwrite(target, contents)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // replace renames a finished temporary file over the original. It gives errInPlace where it can't make a faithful one.
 func (w *writer) replace(contents []byte) (info Info, err error) {
 	temporary := temporaryName()
-	f, err := w.in.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL|carefully, 0o600)
+	mode := w.before.Mode().Perm()
+	if mode&0o004 == 0 {
+		mode = 0o600 // not everybody's: nobody's but ours until it has its owner
+	}
+	f, err := w.in.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL|carefully, mode)
 	if errors.Is(err, fs.ErrPermission) {
 		return Info{}, errInPlace
 	}
@@ -91,10 +98,14 @@ func (w *writer) like(f *os.File) (fs.FileInfo, error) {
 	}
 	uid, gid, known := ownerOf(w.before)
 	newUID, newGID, _ := ownerOf(fi)
-	if known && (uid != newUID || gid != newGID) {
+	other := known && (uid != newUID || gid != newGID)
+	if other {
 		if err := f.Chown(uid, gid); err != nil {
 			return nil, errInPlace
 		}
+	}
+	if !other && fi.Mode() == w.before.Mode() {
+		return fi, nil
 	}
 	// After the owner: a change of owner drops the set-id bits.
 	if err := f.Chmod(w.before.Mode()); err != nil {
@@ -119,14 +130,14 @@ func (w *writer) unchanged() error {
 	if w.began.Sub(w.before.ModTime()) > racy {
 		return nil
 	}
-	return w.same()
+	return w.same(w.file)
 }
 
-// same reads the file once more and compares.
-func (w *writer) same() error {
+// same reads the file once more, from f, and compares.
+func (w *writer) same(f *os.File) error {
 	var piece [32 << 10]byte
 	for old, off := w.old, 0; ; {
-		n, err := w.file.ReadAt(piece[:], int64(off))
+		n, err := f.ReadAt(piece[:], int64(off))
 		if n > len(old) || !bytes.Equal(piece[:n], old[:n]) {
 			return ErrChanged
 		}
@@ -144,16 +155,31 @@ func (w *writer) same() error {
 }
 
 // overwrite writes the original itself. The part that needs new room goes first, so that a full disk is met while the old bytes still stand.
-func (w *writer) overwrite(target *os.File, contents []byte) (Info, error) {
+func (w *writer) overwrite(contents []byte) (Info, error) {
+	if err := w.unchanged(); err != nil {
+		return Info{}, err
+	}
+	target, err := w.in.OpenFile(w.name, os.O_RDWR|carefully, 0)
+	if errors.Is(err, syscall.ETXTBSY) {
+		return Info{}, fmt.Errorf("in use: %w", fs.ErrPermission)
+	}
+	if err != nil {
+		return Info{}, err
+	}
+	defer target.Close()
 	fi, err := target.Stat()
 	if err != nil {
 		return Info{}, err
 	}
 	if !os.SameFile(fi, w.before) {
-		return Info{}, ErrChanged
-	}
-	if err := w.unchanged(); err != nil {
-		return Info{}, err
+		// In a container's layers the open has copied the file, away from its other names. It is another file with the same bytes then.
+		now, err := w.in.Lstat(w.name)
+		if err != nil || !os.SameFile(now, fi) {
+			return Info{}, errors.Join(ErrChanged, err)
+		}
+		if err := w.same(target); err != nil {
+			return Info{}, err
+		}
 	}
 	if len(contents) > len(w.old) {
 		if _, err := target.WriteAt(contents[len(w.old):], int64(len(w.old))); err != nil {

@@ -26,8 +26,8 @@ func TestSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := writer{file: f, old: []byte(c.old)}
-		if err := w.same(); !errors.Is(err, c.want) {
+		w := writer{old: []byte(c.old)}
+		if err := w.same(f); !errors.Is(err, c.want) {
 			t.Errorf("%.10q for %.10q: %v", c.now, c.old, err)
 		}
 		if err := f.Close(); err != nil {

@@ -40,6 +40,7 @@ func Run(t *testing.T, open Open) {
 		"EditLinks":         editLinks,
 		"EditReadOnlyPlace": editReadOnlyPlace,
 		"EditAttributes":    editAttributes,
+		"Overlay":           overlay,
 		"DiskFull":          diskFull,
 		"Remove":            remove,
 		"Special":           special,

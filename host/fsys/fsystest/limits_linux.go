@@ -1,6 +1,7 @@
 package fsystest
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -115,6 +116,33 @@ func editAttributes(b *bench) {
 	b.must(run.Process.Kill())
 	_ = run.Wait() // killed, as it should be
 	b.alone("", "f", "program")
+}
+
+// overlay edits files of a container's lower layer, where the first write copies the file.
+func overlay(b *bench) {
+	ctx := b.Context()
+	for _, d := range []string{"lower/d", "upper", "work", "merged"} {
+		b.must(os.MkdirAll(b.at(d), 0o755))
+	}
+	b.put("lower/f", "old")
+	b.put("lower/d/f", "old")
+	b.must(os.Link(b.put("lower/one", "old"), b.at("lower/two")))
+	if err := unix.Mount("overlay", b.at("merged"), "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s", b.at("lower"), b.at("upper"), b.at("work"))); err != nil {
+		b.Skip("can't mount layers: ", err)
+	}
+	b.Cleanup(func() { b.must(unix.Unmount(b.at("merged"), 0)) })
+	for _, name := range []string{"merged/f", "merged/d/f", "merged/one"} {
+		for _, contents := range []string{"new and longer", "newer"} {
+			_, err := b.Edit(ctx, b.at(name), to(contents))
+			b.must(err)
+			b.has(name, contents)
+		}
+	}
+	b.has("lower/f", "old")
+	_, err := b.Create(ctx, b.at("merged/d/new"), []byte("x"))
+	b.must(err)
+	b.must(b.Remove(ctx, b.at("merged/d/new"), func([]byte, fsys.Info) error { return nil }))
+	b.alone("merged/d", "f")
 }
 
 // diskFull works on a file system of 128 KiB.
