@@ -189,8 +189,11 @@ func newEncoder() *encoder {
 // encode fills ev.Data and gives the canonical bytes; Data is a part of them.
 func (e *encoder) encode(ev *Event, p Payload) ([]byte, error) {
 	e.buf.Reset()
-	if err := e.enc.Encode(p); err != nil {
-		return nil, fmt.Errorf("encode %s: %w", ev.Type, err)
+	if !encodeFast(&e.buf, p) {
+		e.buf.Reset()
+		if err := e.enc.Encode(p); err != nil {
+			return nil, fmt.Errorf("encode %s: %w", ev.Type, err)
+		}
 	}
 	ev.Data = bytes.TrimSuffix(e.buf.Bytes(), []byte("\n"))
 	out, from, to := appendEvent(make([]byte, 0, len(ev.Data)+len(ev.Type)+160), *ev)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
@@ -369,6 +370,9 @@ func (c *committer) commit(batch []*operation) {
 			w.log.work = nil
 		}
 	}
+	for _, w := range works {
+		w.change.FactsOnly = w.factsOnly()
+	}
 	failed := c.write(works)
 	done := make([]Committed, 0, len(works))
 	for _, w := range works {
@@ -389,6 +393,18 @@ func (c *committer) commit(batch []*operation) {
 		}
 		close(op.done)
 	}
+}
+
+// factsOnly compares the row with the one that was published last.
+func (w *work) factsOnly() bool {
+	if w.log == nil || w.change.Info == nil || w.created {
+		return false
+	}
+	w.log.mu.Lock()
+	defer w.log.mu.Unlock()
+	was, is := &w.log.info, &w.info
+	return was.Title == is.Title && was.Preset == is.Preset && was.Model == is.Model && was.Archived == is.Archived && was.Damage == is.Damage &&
+		maps.Equal(was.Labels, is.Labels) && w.log.rowKnown
 }
 
 func (w *work) changes() bool {
@@ -486,6 +502,7 @@ func (c *committer) publish(w *work) Committed {
 	}
 	l.mu.Lock()
 	l.publishLocked(w)
+	l.rowKnown = l.rowKnown || w.change.Info != nil
 	l.gone = l.gone || w.change.Delete
 	l.mu.Unlock()
 	if w.change.Delete {

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -234,6 +235,26 @@ func compareDecoders(t interface {
 		t.Fatalf("%s %s (-encoding/json +fast):\n%s", eventType, data, diff)
 	}
 	return true
+}
+
+// TestEncodeFast: the fast encoder writes what encoding/json writes, but for the HTML escapes of nested blocks.
+func TestEncodeFast(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawPayload(t, State{NextTurn: make([]model.Message, 2), OpenCalls: []ToolCall{{CallID: "c"}}})
+		var fast, slow bytes.Buffer
+		if !encodeFast(&fast, p) {
+			return
+		}
+		enc := json.NewEncoder(&slow)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(p); err != nil {
+			t.Fatal(err)
+		}
+		want := strings.NewReplacer(`\\u003c`, `\\u003c`, `\u003c`, "<", `\\u003e`, `\\u003e`, `\u003e`, ">", `\\u0026`, `\\u0026`, `\u0026`, "&").Replace(strings.TrimSuffix(slow.String(), "\n"))
+		if got := fast.String(); got != want {
+			t.Fatalf("got  %s\nwant %s", got, want)
+		}
+	})
 }
 
 func FuzzDecodeFast(f *testing.F) {

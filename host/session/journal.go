@@ -497,6 +497,7 @@ func (j *Journal) quarantine(l *Log, damage *DamageError) {
 	l.mu.Lock()
 	known := l.info.Damage == damage.Reason || l.info.Damage != "" && damage.Reason != ""
 	if !known {
+		l.rowKnown = false
 		l.state.Damage, l.info.Damage = damage.Reason, damage.Reason
 	}
 	l.mu.Unlock()

@@ -24,15 +24,17 @@ type Log struct {
 
 	foldMu sync.Mutex // one load at a time; never held with mu
 
-	mu      sync.Mutex
-	state   State // what is committed
-	info    Info  // what is committed
-	folded  bool  // state is the fold of the whole log, not only the facts of its row
-	gone    bool  // deleted, or never created
-	changed chan struct{}
-	tail    []tailEvent // the last events, contiguous up to state.LastSeq
-	tailLen int         // bytes of encoding in tail
-	refs    int         // guarded by journal.mu
+	mu     sync.Mutex
+	state  State // what is committed
+	info   Info  // what is committed
+	folded bool  // state is the fold of the whole log, not only the facts of its row
+	gone   bool  // deleted, or never created
+	// rowKnown says that info is what the row holds; a quarantine that isn't committed yet may differ.
+	rowKnown bool
+	changed  chan struct{}
+	tail     []tailEvent // the last events, contiguous up to state.LastSeq
+	tailLen  int         // bytes of encoding in tail
+	refs     int         // guarded by journal.mu
 
 	work     *work // the committer's
 	partials bool  // the committer's: the store may hold pieces of an unfinished message

@@ -47,6 +47,9 @@ type Change struct {
 	Events []Encoded
 	// Info is the row after this change; nil leaves it.
 	Info *Info
+	// FactsOnly says that of Info only the numbers of LogFacts and LastHash differ from the row, as after most commits. A store may write
+	// the whole row all the same.
+	FactsOnly bool
 	// Texts are what the search finds.
 	Texts       []Text
 	Documents   []Document

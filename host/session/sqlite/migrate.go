@@ -56,13 +56,19 @@ func migrateTo(ctx context.Context, path, backups string, p pragmas, now func() 
 	if err != nil || version == latest {
 		return err
 	}
-	return apply(ctx, path, p, files, latest)
+	return apply(ctx, path, p, files, version == 0, latest)
 }
 
-func apply(ctx context.Context, path string, p pragmas, files fs.FS, latest int64) error {
+func apply(ctx context.Context, path string, p pragmas, files fs.FS, fresh bool, latest int64) error {
 	db := sql.OpenDB(connector{path, p})
 	defer func() { _ = db.Close() }()
 	db.SetMaxOpenConns(1)
+	if fresh {
+		// Nothing can be lost yet: one sync at the end, when the connection closes, instead of one for each step.
+		if _, err := db.ExecContext(ctx, "PRAGMA synchronous = OFF"); err != nil {
+			return fmt.Errorf("initialise database: %w", err)
+		}
+	}
 	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
@@ -79,6 +85,11 @@ func apply(ctx context.Context, path string, p pragmas, files fs.FS, latest int6
 	}
 	if _, err := db.ExecContext(ctx, "PRAGMA user_version = "+strconv.FormatInt(latest, 10)); err != nil {
 		return fmt.Errorf("record schema version: %w", err)
+	}
+	if fresh {
+		if _, err := db.ExecContext(ctx, "PRAGMA synchronous = "+p.synchronous); err != nil {
+			return fmt.Errorf("initialise database: %w", err)
+		}
 	}
 	return nil
 }

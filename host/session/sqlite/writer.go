@@ -18,6 +18,7 @@ type writer struct {
 
 	begin, commit, rollback, epoch, setEpoch                  driver.Stmt
 	insertSession, updateSession, deleteSession, findSession  driver.Stmt
+	updateFacts                                               driver.Stmt
 	insertEvent, deleteEvents, insertText, deleteTexts        driver.Stmt
 	insertArrival, deleteArrival, moveArrivals, dropArrivals  driver.Stmt
 	putDocument, deleteDocument, insertPartial, deletePartial driver.Stmt
@@ -56,6 +57,8 @@ func openWriter(ctx context.Context, path string, p pragmas) (_ *writer, err err
 		{&w.updateSession, `UPDATE session SET title = ?, preset = ?, preset_hash = ?, last_seq = ?, last_hash = ?, updated_at = ?, usage_input = ?,
 			usage_output = ?, usage_read = ?, usage_write = ?, usage_reasoning = ?, pending = ?, queue = ?, turns = ?, turn_seq = ?, turn_open = ?,
 			blank = ?, model_provider = ?, model_id = ?, archived = ?, labels = ?, damage = ? WHERE n = ?`},
+		{&w.updateFacts, `UPDATE session SET last_seq = ?, last_hash = ?, updated_at = ?, usage_input = ?, usage_output = ?, usage_read = ?,
+			usage_write = ?, usage_reasoning = ?, pending = ?, queue = ?, turns = ?, turn_seq = ?, turn_open = ?, blank = ? WHERE n = ?`},
 		{&w.deleteSession, "DELETE FROM session WHERE n = ?"},
 		{&w.findSession, "SELECT n FROM session WHERE id = ?"},
 		{&w.insertEvent, "INSERT INTO event (key, body) VALUES (?, ?)"},
@@ -81,7 +84,7 @@ func openWriter(ctx context.Context, path string, p pragmas) (_ *writer, err err
 
 func (w *writer) close() error {
 	for _, s := range []driver.Stmt{
-		w.begin, w.commit, w.rollback, w.epoch, w.setEpoch, w.insertSession, w.updateSession, w.deleteSession, w.findSession, w.insertEvent,
+		w.begin, w.commit, w.rollback, w.epoch, w.setEpoch, w.insertSession, w.updateSession, w.updateFacts, w.deleteSession, w.findSession, w.insertEvent,
 		w.deleteEvents, w.insertArrival, w.deleteArrival, w.moveArrivals, w.dropArrivals, w.insertText, w.deleteTexts, w.putDocument, w.deleteDocument, w.insertPartial, w.deletePartial,
 	} {
 		if s != nil {
@@ -379,6 +382,10 @@ func (s *Store) rowFor(w *writer, c *session.Change, p *pending) (int64, error) 
 	}
 	if c.Info == nil {
 		return n, nil
+	}
+	if i := c.Info; c.FactsOnly {
+		return n, w.exec(w.updateFacts, i.LastSeq, i.LastHash, i.UpdatedAt, i.Usage.InputTokens, i.Usage.OutputTokens, i.Usage.CacheReadTokens,
+			i.Usage.CacheWriteTokens, i.Usage.ReasoningTokens, int64(i.Pending), int64(i.Queue), int64(i.Turns), i.TurnSeq, flag(i.TurnOpen), flag(i.Blank), n)
 	}
 	args, err := updateArgs(c.Info)
 	if err != nil {
