@@ -665,3 +665,52 @@ func TestWithoutAuthority(t *testing.T) {
 	v.until("caughtUp", isType("caughtUp"))
 	r.want(200, "POST", "/auth/ticket", map[string]any{}, nil)
 }
+
+func TestForkExportImport(t *testing.T) {
+	r := newRig(t, options{source: hello()})
+	r.create(map[string]any{"id": "one", "title": "Parent"})
+	r.refused(409, "fork-point", "POST", "/sessions/one/fork", map[string]any{"atSeq": 0})
+	r.say("one", "hi")
+	r.say("one", "again")
+	var end int64
+	for _, e := range r.log("one") {
+		if e.Type == "turn/end" {
+			end = e.Seq
+			break
+		}
+	}
+	var fork host.Info
+	a := r.want(201, "POST", "/sessions/one/fork", map[string]any{"atSeq": end, "preset": "standard"}, &fork)
+	if fork.Parent != "one" || fork.Preset.ID != "standard" || a.header.Get("Location") != "/api/v1/sessions/"+fork.ID {
+		t.Errorf("got %+v", fork)
+	}
+	r.want(201, "POST", "/sessions/one/fork", nil, nil)
+	r.refused(422, "preset-not-found", "POST", "/sessions/one/fork", map[string]any{"preset": "nope"})
+	r.refused(404, "session-not-found", "POST", "/sessions/nobody/fork", map[string]any{})
+
+	var note host.Annotation
+	r.want(200, "POST", "/sessions/one/annotations", map[string]any{"reward": 0.5, "labels": map[string]string{"a": "b"}}, nil)
+	r.want(200, "POST", "/sessions/one/annotations", map[string]any{"note": "good"}, &note)
+	if note.Reward == nil || *note.Reward != 0.5 || note.Note == nil || note.Labels["a"] != "b" {
+		t.Errorf("got %+v", note)
+	}
+	for _, format := range []string{"jsonl", "openai", "atif", "bundle"} {
+		a := r.want(200, "GET", "/sessions/one/export?format="+format, nil, nil)
+		if len(a.body) < 100 || !strings.HasPrefix(a.header.Get("Content-Disposition"), `attachment; filename="one.`) {
+			t.Errorf("%s: %d bytes, %v", format, len(a.body), a.header)
+		}
+	}
+	r.refused(422, "validation", "GET", "/sessions/one/export?format=xml", nil)
+	r.refused(404, "session-not-found", "GET", "/sessions/nobody/export", nil)
+	log := r.want(200, "GET", "/sessions/one/export", nil, nil)
+	auth := map[string]string{"Authorization": "Bearer " + r.token, "Content-Type": "application/x-ndjson"}
+	back := r.send("POST", "/api/v1/sessions/import?workspace="+r.ws, string(log.body), auth)
+	var imported host.Info
+	back.into(t, &imported)
+	if back.status != 201 || imported.ID == "one" || eventTypes(r.log(imported.ID)) != eventTypes(r.log("one")) {
+		t.Errorf("%d %s", back.status, back.body)
+	}
+	if a := r.send("POST", "/api/v1/sessions/import", "nonsense\n", auth); a.status != 422 || a.code() != "validation" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}

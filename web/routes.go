@@ -26,7 +26,9 @@ func (s *Server) apiRoutes() *api {
 	a.messageRoutes()
 	a.attachmentRoutes()
 	a.eventRoutes()
+	a.exportRoutes()
 	a.streamRoute()
+	a.terminalRoute()
 	raw := func(path string, h http.Handler) {
 		a.router.Method("GET", path, s.guard.Handler(guard.Rule{Route: path, Access: guard.Owner, API: true}, h))
 	}

@@ -158,7 +158,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 	var early sync.WaitGroup
 	defer early.Wait()
-	early.Go(func() { s.api() }) // so that the first caller needn't wait for it
+	early.Go(func() { s.api() })                              // so that the first caller needn't wait for it
 	defer context.AfterFunc(ctx, func() { _ = ln.Close() })() // closing it twice is harmless
 	err := s.http.Serve(s.conns.Listener(ln))
 	if errors.Is(err, http.ErrServerClosed) || ctx.Err() != nil {
