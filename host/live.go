@@ -89,6 +89,7 @@ func (h *Host) services(l *live, id, workspace string, hostFS fsys.Provider, she
 			},
 			Images: func() bool { r, _ := route(); return r.Images },
 		},
+		Surroundings: func() [][2]string { return surroundings(hostFS) },
 		Terminals: func() *term.Terminals {
 			return term.New(term.Options{
 				Proc: h.cfg.Proc, Dir: workspace, Session: id, Resumed: shellLost,
@@ -96,6 +97,18 @@ func (h *Host) services(l *live, id, workspace string, hostFS fsys.Provider, she
 			})
 		},
 	}
+}
+
+// surroundings is what a confined agent is told of its confinement.
+func surroundings(hostFS fsys.Provider) [][2]string {
+	if hostFS == nil {
+		return nil
+	}
+	mode, confined := hostFS.Sandbox()
+	if !confined {
+		return nil
+	}
+	return [][2]string{{"File access", string(mode)}}
 }
 
 // shellTaken logs that a person used an agent's keyboard.
@@ -123,7 +136,7 @@ func (h *Host) publish(e *entry, l *live, log *session.Log) error {
 			return route, sel, err
 		},
 		Attachments: h.attachments(e.id), Redact: h.redact,
-		KeepRecorded: h.cfg.KeepRecorded, Violation: h.cfg.Violation, Logger: h.cfg.Logger,
+		Limits: func() agent.Limits { return l.mounted.Load().Limits() }, KeepRecorded: h.cfg.KeepRecorded, Violation: h.cfg.Violation, Logger: h.cfg.Logger,
 	})
 	if err := l.agent.Start(); err != nil {
 		h.journal.Release(log)

@@ -60,6 +60,7 @@ func catalogue() []kind {
 		searchRow(),
 		todoRow(),
 		toolOrderRow(),
+		limitsRow(),
 	}
 }
 

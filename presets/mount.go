@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dsh-web/dsh-web/agent"
 	"github.com/dsh-web/dsh-web/host/fsys"
 	"github.com/dsh-web/dsh-web/host/scope"
 	"github.com/dsh-web/dsh-web/host/term"
@@ -25,7 +26,11 @@ type Mounted struct {
 
 	files     fsys.Provider
 	terminals *term.Terminals
+	limits    agent.Limits
 }
+
+// Limits bound the agent's turns; zero fields don't.
+func (m *Mounted) Limits() agent.Limits { return m.limits }
 
 // Terminals is the holder of the agent's shell, nil when the preset has none.
 func (m *Mounted) Terminals() *term.Terminals { return m.terminals }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,7 +57,7 @@ func (p *program) serve(cmd *cobra.Command, _ []string) (err error) {
 			_ = ln.Close()
 		}
 	}
-	srv, err := open(cmd.Context(), c, p.lookup, logger)
+	srv, err := open(cmd.Context(), c, p.lookup, addresses(listeners), logger)
 	if err != nil {
 		closeAll()
 		return err
@@ -113,7 +114,7 @@ type server struct {
 }
 
 // open acquires everything a serving host needs except its listeners.
-func open(ctx context.Context, c *config, lookup func(string) (string, bool), logger *slog.Logger) (_ *server, err error) {
+func open(ctx context.Context, c *config, lookup func(string) (string, bool), own []netip.AddrPort, logger *slog.Logger) (_ *server, err error) {
 	store, err := sqlite.Open(ctx, c.data, sqlite.Options{Synchronous: c.Store.Synchronous})
 	if err != nil {
 		return nil, err
@@ -131,7 +132,7 @@ func open(ctx context.Context, c *config, lookup func(string) (string, bool), lo
 		return nil, err
 	}
 	keys := credential.New(c.data, lookup)
-	router, err := newRouter(c, keys)
+	router, err := newRouter(c, keys, own)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +158,7 @@ func open(ctx context.Context, c *config, lookup func(string) (string, bool), lo
 	}
 	s.web, err = web.New(web.Config{
 		Host: s.host, Keys: tokens, Hosts: c.AllowHost, BasePath: c.BasePath, UIDev: c.uiDev, Node: node, Version: version,
+		DefaultPreset: c.DefaultPreset,
 		Limits: web.Limits{Connections: c.Limits.Connections, Sockets: c.Limits.Sockets}, Logger: logger,
 	})
 	return s, err
@@ -180,9 +182,9 @@ func (s *server) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// newRouter wires the configured providers to their wires.
-func newRouter(c *config, keys *credential.Store) (*model.Router, error) {
-	transport := wire.NewTransport(wire.TransportConfig{})
+// newRouter wires the configured providers to their wires. A model server can't be this host itself, nor a cloud's metadata address.
+func newRouter(c *config, keys *credential.Store, own []netip.AddrPort) (*model.Router, error) {
+	transport := wire.NewTransport(wire.TransportConfig{Guard: true, Own: func() []netip.AddrPort { return own }})
 	return model.NewRouter(model.Config{
 		Providers: c.Providers, Default: c.DefaultModel, Lookup: keys.Lookup,
 		Kinds: map[string]model.Factory{
@@ -234,6 +236,17 @@ func listen(c *config) ([]net.Listener, error) {
 		}
 	}
 	return out, nil
+}
+
+// addresses lists where this host listens.
+func addresses(listeners []net.Listener) []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, ln := range listeners {
+		if a, err := netip.ParseAddrPort(ln.Addr().String()); err == nil {
+			out = append(out, a)
+		}
+	}
+	return out
 }
 
 // listenSocket opens the socket for local tools. Its file mode is its authority. A socket that a dead host left is replaced; the store's lock
