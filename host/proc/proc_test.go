@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/dsh-web/dsh-web/host/proc"
 )
 
@@ -30,7 +32,25 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if code == 0 {
+		code = leaks()
+	}
+	os.Exit(code)
+}
+
+// leaks says whether the tests left goroutines or child processes behind.
+func leaks() int {
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	var w syscall.WaitStatus
+	if pid, err := syscall.Wait4(-1, &w, syscall.WNOHANG, nil); err != syscall.ECHILD {
+		fmt.Fprintln(os.Stderr, "a child process is left:", pid, err)
+		return 1
+	}
+	return 0
 }
 
 // zoo is what a process can do to get lost. Each line leaves something that records its pid under its name and then sleeps.

@@ -18,10 +18,13 @@ import (
 const (
 	tick          = 250 * time.Millisecond // between looks at a shell whose call takes longer
 	pollPause     = 10 * time.Millisecond  // between looks at the foreground group while a signal is due
+	starvedWait   = 2 * time.Second
+	starvedCPU    = 50 * time.Millisecond
 	pollsPerLook  = 5
-	cpuFrom       = 10 * time.Millisecond // shorter calls can't have used a measurable time
-	leftOverFrom  = 50 * time.Millisecond // shorter calls are searched for left-overs only when bash reports a new job
-	startPatience = 2 * time.Second       // for a shell to begin with a command that is to be stopped; a busy machine takes its time
+	cpuFrom       = 10 * time.Millisecond  // shorter calls can't have used a measurable time
+	leftOverFrom  = 50 * time.Millisecond  // shorter calls are searched for left-overs only when bash reports a new job
+	idlePatience  = 200 * time.Millisecond // for an answer of a shell that looks idle: the kernel hands terminal output on when it has time
+	startPatience = 2 * time.Second        // for a shell to begin with a command that is to be stopped; a busy machine takes its time
 )
 
 type rung struct {
@@ -46,7 +49,7 @@ type call struct {
 	limit *time.Timer // the timeout
 	ticks *time.Timer
 
-	idleLooks int // in a row, with nothing left to read from the terminal
+	idleSince time.Time // since when looks find the shell idle, with nothing left to read from the terminal
 	resent    int
 	input     detector
 }
@@ -100,7 +103,7 @@ func (c *call) run(ctx context.Context) (out Outcome, err error) {
 			}
 			c.out.Died, c.out.Replaced, c.out.Lost, c.out.Reset = nil, false, false, false
 			c.req.Restart = false
-			c.idleLooks, c.resent = 0, 0
+			c.idleSince, c.resent = time.Time{}, 0
 			continue
 		}
 		return c.conclude(s, j, v)
@@ -149,10 +152,13 @@ func (t *Terminals) script(command string) script {
 
 // execute sends the command and waits for its end.
 func (c *call) execute(ctx context.Context, s *shell, j *job) verdict {
-	idle, skipped := s.begin(j)
-	c.out.Idle = append(append(c.out.Idle, c.t.carried...), idle...)
-	c.out.IdleSkipped += c.t.carriedOff + skipped
-	c.t.carried, c.t.carriedOff = nil, 0
+	s.begin(j)
+	defer func() {
+		idle, skipped := s.idleBefore(j)
+		c.out.Idle = append(append(c.out.Idle, c.t.carried...), idle...)
+		c.out.IdleSkipped += c.t.carriedOff + skipped
+		c.t.carried, c.t.carriedOff = nil, 0
+	}()
 	if err := c.send(ctx, s, j.lines()); err != nil {
 		switch {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
@@ -263,9 +269,9 @@ func (c *call) look(s *shell, j *job, now time.Time, ladder bool) (verdict, bool
 	case conditionReplaced:
 		s.finish(&ending{replaced: true})
 	case conditionIdle:
-		return c.idle(s, j)
+		return c.idle(s, j, now)
 	case conditionOther:
-		c.idleLooks = 0
+		c.idleSince = time.Time{}
 		if ladder {
 			break
 		}
@@ -279,12 +285,15 @@ func (c *call) look(s *shell, j *job, now time.Time, ladder bool) (verdict, bool
 
 // idle deals with a shell that waits for its next line although this one hasn't been answered. A signal can unwind the answer as well: it is
 // asked for once more, then once more from a clean top level, and then the shell is given up.
-func (c *call) idle(s *shell, j *job) (verdict, bool) {
+func (c *call) idle(s *shell, j *job, now time.Time) (verdict, bool) {
 	if !s.drained() {
-		c.idleLooks = 0
+		c.idleSince = time.Time{}
 		return 0, false
 	}
-	if c.idleLooks++; c.idleLooks < 2 {
+	if c.idleSince.IsZero() {
+		c.idleSince = now
+	}
+	if now.Sub(c.idleSince) < idlePatience {
 		return 0, false
 	}
 	select {
@@ -292,7 +301,7 @@ func (c *call) idle(s *shell, j *job) (verdict, bool) {
 	default:
 		return lost, true
 	}
-	c.idleLooks = 0
+	c.idleSince = time.Time{}
 	c.resent++
 	switch c.resent {
 	case 1:
@@ -326,14 +335,39 @@ func (c *call) ladder(s *shell, j *job) verdict {
 			return v
 		}
 	}
+	return c.spare(s, j)
+}
+
+// spare gives a shell that has noted the interrupt, but has hardly run since, a little more time: on a crowded machine the rungs can pass before
+// it gets the processor.
+func (c *call) spare(s *shell, j *job) verdict {
+	before := s.cpu()
+	limit := time.NewTimer(starvedWait)
+	defer limit.Stop()
+	poll := time.NewTicker(pollPause)
+	defer poll.Stop()
+	for s.foreground() == s.pid && s.runnable() && s.cpu()-before < starvedCPU {
+		select {
+		case <-j.finished:
+			return finished
+		case <-s.gone:
+			return gone
+		case <-c.t.closing:
+			return closed
+		case <-limit.C:
+			return pausing
+		case <-poll.C:
+		}
+	}
 	return pausing
 }
 
 // climb is one rung: while it lasts, every foreground group that comes up gets the signal. One is not always enough: a loop can be between two
 // programs, a forked bash that hasn't become its program yet notes a signal and forgets it, and bash drops one that comes while it reads a
-// command substitution. So a group led by a bash gets it again; a program, which may be tidying up, does not.
+// command substitution. So a group that was led by a bash gets it again; a program, which may be tidying up, does not.
 func (c *call) climb(s *shell, j *job, r rung, over *time.Timer) verdict {
 	last, again, alone := 0, 0, 0
+	forgetful := false
 	poll := time.NewTicker(pollPause)
 	defer poll.Stop()
 	for n := 1; ; n++ {
@@ -344,11 +378,9 @@ func (c *call) climb(s *shell, j *job, r rung, over *time.Timer) verdict {
 		mine := group == s.pid
 		switch {
 		case mine && r.name == "SIGKILL": // killing the shell itself is left to the caller
-		case group != last:
+		case group != last || (n == again && forgetful):
+			forgetful = s.isBash(group) // before the signal: afterwards it may have become its program
 			last, again = group, n+pollsPerLook
-			c.signal(group, r)
-		case n == again && s.isBash(group):
-			again = n + pollsPerLook
 			c.signal(group, r)
 		}
 		if mine && r.name != "SIGINT" && n%pollsPerLook == 1 {

@@ -102,13 +102,14 @@ func (k *Keyboard) serve(c *call, s *shell) {
 		sc := t.script(keyboardLoop)
 		sc.tty = true
 		j := &job{script: sc}
-		idle, skipped := s.begin(j)
-		if first == nil {
-			first, firstOff = append([]byte{}, idle...), skipped
-		}
+		s.begin(j)
 		v := lost
 		if c.send(ctx, s, j.lines()) == nil {
 			v = k.await(ctx, s, j)
+		}
+		if first == nil {
+			idle, skipped := s.idleBefore(j)
+			first, firstOff = append([]byte{}, idle...), skipped
 		}
 		if v == cancelled && !c.isClosing() {
 			v = c.ladder(s, j)

@@ -414,6 +414,22 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// TestBackgroundFlood: a background job that never stops printing leaves the shell usable, and memory bounded.
+func TestBackgroundFlood(t *testing.T) {
+	ts := open(t, term.Shell{})
+	run(t, ts, "yes & echo")
+	eventually(t, "a flood", func() bool { return ts.End() > 300<<10 })
+	for range 5 {
+		got, out := run(t, ts, "echo mark")
+		if !strings.Contains(got, "mark") || !out.Ended || len(out.Idle) > 64<<10 {
+			t.Errorf("%d bytes, %d idle, %d skipped", len(got), len(out.Idle), out.IdleSkipped)
+		}
+	}
+	run(t, ts, "kill %1; wait")
+	run(t, ts, "true")
+	wantOutput(t, ts, "echo quiet", "quiet\n")
+}
+
 // TestThreads: 400 shells, each having run something, on few threads.
 func TestThreads(t *testing.T) {
 	count := 400

@@ -24,6 +24,8 @@ const (
 
 	bashPath   = "/bin/bash"
 	readSize   = 8 << 10
+	idleBurst  = 256 << 10 // bytes between calls that are read at full speed; then a piece of 4 KiB each pause, 1 MB/s
+	idlePause  = 4 * time.Millisecond
 	idleMax    = 32 << 10 // bytes of output between calls that are kept for the next result
 	statusMax  = 4 << 20  // bytes on the status pipe that no record came of: the command writes garbage there
 	hangupWait = 200 * time.Millisecond
@@ -51,6 +53,7 @@ type shell struct {
 	job     *job
 	idle    []byte
 	skipped int64
+	burst   int    // bytes since the last call
 	answer  []byte // what came on the status pipe and is still to be read
 	dumping string // nonce of the command whose exported variables are on their way
 	// exported are the shell's exported variables after the last command, as bash declares them.
@@ -76,10 +79,12 @@ type job struct {
 	script
 	output func([]byte)
 
-	stage  byte // 0, kindStart, kindEnd, kindFinal: the newest fence
-	a, b   *report
-	strict bool
-	begun  uint64 // on the clock of process starts
+	idle    []byte // what came before the start fence
+	skipped int64
+	stage   byte // 0, kindStart, kindEnd, kindFinal: the newest fence
+	a, b    *report
+	strict  bool
+	begun   uint64 // on the clock of process starts
 
 	started  chan struct{} // closed with the start fence
 	finished chan struct{} // closed when the job is over
@@ -176,8 +181,25 @@ func (s *shell) readTerminal() {
 		s.taking.Store(true)
 		s.take(&f, p)
 		s.taking.Store(false)
+		s.brake(len(p))
 	})
 	f.flush(func(p []byte) { s.text(s.current(&f), p) }) // nobody has the terminal open any more
+}
+
+// brake slows the terminal down for a background job that floods it while nobody waits for anything: it may burn its own time, not the host's.
+// A call that begins meanwhile waits for one pause at most.
+func (s *shell) brake(n int) {
+	s.mu.Lock()
+	if s.job != nil {
+		s.burst = 0
+	} else {
+		s.burst += n
+	}
+	over := s.burst > idleBurst
+	s.mu.Unlock()
+	if over {
+		time.Sleep(idlePause)
+	}
 }
 
 // pieces hands on what f gives until its end, an error, or Close. It waits without a buffer and borrows one for each piece.
@@ -257,6 +279,7 @@ func (s *shell) fence(j *job, kind byte) {
 	switch {
 	case kind == kindStart && j.stage == 0:
 		j.stage = kindStart
+		j.idle, j.skipped = s.takeIdleLocked()
 		close(j.started)
 	case kind == kindEnd && j.stage == kindStart:
 		j.stage = kindEnd
@@ -394,15 +417,23 @@ func (s *shell) ending() *ending {
 	return s.end
 }
 
-// begin makes j the running job, so that its fences count, and returns the output that came since the last one.
-func (s *shell) begin(j *job) (idle []byte, skipped int64) {
+// begin makes j the running job, so that its fences count.
+func (s *shell) begin(j *job) {
 	j.started, j.finished = make(chan struct{}), make(chan struct{})
 	s.last.Store(int64(time.Since(s.born)))
 	j.begun = startClock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.job = j
-	return s.takeIdleLocked()
+}
+
+// idleBefore is the output that came before j's start fence; without that it stays where it is.
+func (s *shell) idleBefore(j *job) (idle []byte, skipped int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	idle, skipped = j.idle, j.skipped
+	j.idle, j.skipped = nil, 0
+	return idle, skipped
 }
 
 func (s *shell) takeIdleLocked() (idle []byte, skipped int64) {

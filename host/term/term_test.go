@@ -4,10 +4,14 @@ package term_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/dsh-web/dsh-web/host/proc"
 	"github.com/dsh-web/dsh-web/host/term"
@@ -15,7 +19,25 @@ import (
 
 func TestMain(m *testing.M) {
 	proc.RunKeeperIfAsked()
-	os.Exit(m.Run())
+	code := m.Run()
+	if code == 0 {
+		code = leaks()
+	}
+	os.Exit(code)
+}
+
+// leaks says whether the tests left goroutines or child processes behind.
+func leaks() int {
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	var w syscall.WaitStatus
+	if pid, err := syscall.Wait4(-1, &w, syscall.WNOHANG, nil); err != syscall.ECHILD {
+		fmt.Fprintln(os.Stderr, "a child process is left:", pid, err)
+		return 1
+	}
+	return 0
 }
 
 // instance opens an instance for one test.

@@ -35,6 +35,8 @@ func (s *shell) look() condition {
 
 func (s *shell) cpu() time.Duration { return 0 }
 
+func (s *shell) runnable() bool { return false }
+
 // dir is unknown here; a restored shell starts in the workspace.
 func (s *shell) dir() string { return "" }
 

@@ -89,6 +89,12 @@ func (s *shell) cpu() time.Duration {
 	return st.own + st.kids
 }
 
+// runnable says that the shell has, or waits for, a processor.
+func (s *shell) runnable() bool {
+	st, ok := statOfPID(s.pid)
+	return ok && st.state == 'R'
+}
+
 // dir is the shell's working directory as the kernel knows it; a deleted one keeps its path.
 func (s *shell) dir() string {
 	dir, _ := os.Readlink("/proc/" + strconv.Itoa(s.pid) + "/cwd")

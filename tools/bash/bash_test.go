@@ -6,12 +6,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/dsh-web/dsh-web/host/proc"
 	"github.com/dsh-web/dsh-web/host/term"
@@ -21,7 +25,25 @@ import (
 
 func TestMain(m *testing.M) {
 	proc.RunKeeperIfAsked()
-	os.Exit(m.Run())
+	code := m.Run()
+	if code == 0 {
+		code = leaks()
+	}
+	os.Exit(code)
+}
+
+// leaks says whether the tests left goroutines or child processes behind.
+func leaks() int {
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	var w syscall.WaitStatus
+	if pid, err := syscall.Wait4(-1, &w, syscall.WNOHANG, nil); err != syscall.ECHILD {
+		fmt.Fprintln(os.Stderr, "a child process is left:", pid, err)
+		return 1
+	}
+	return 0
 }
 
 // agent is one agent with the tool over a shell of its own.

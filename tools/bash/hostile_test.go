@@ -303,7 +303,7 @@ func (a *agent) assault(rnd *rand.Rand, n int) {
 	after := a.shell.State()
 	noDriver(a.t, r.Text())
 	noDriver(a.t, follow)
-	told := strings.Contains(r.Text(), "fresh shell") || strings.Contains(follow, "fresh")
+	told := strings.Contains(r.Text(), "fresh") || strings.Contains(follow, "fresh")
 	if before.PID != 0 && after.Generation != before.Generation && !told {
 		a.t.Fatalf("round %d: %q: the shell is another one, and nobody said so:\n%.500q\n%.500q", n, command, r.Text(), follow)
 	}
