@@ -15,7 +15,9 @@ import (
 	"github.com/dsh-web/dsh-web/tools/bash"
 )
 
-// hostile are commands that break shells, drivers and terminals. None may reach beyond its own processes and directory.
+// hostile are commands that break shells, drivers and terminals. They run as whoever runs the tests, so none may reach beyond its own processes
+// and directory, in any mixture: none leaves the directory for another one that exists (the home directory is the agent's own), and none
+// removes or changes anything but by a name it has made itself.
 var hostile = strings.Split(strings.TrimSpace(`
 echo "unclosed
 echo 'unclosed
@@ -217,7 +219,7 @@ exit 0
 exit 300
 cd "$(mktemp -d ./XXXX)" && rmdir "$PWD"
 cd /nonexistent
-cd /; cd -; cd ..
+cd . ; cd -; cd ./.
 mkdir -p gone && cd gone && rm -rf ../gone
 umask 777
 source /dev/stdin
@@ -274,7 +276,10 @@ func TestHostile(t *testing.T) {
 			mine := rand.New(rand.NewPCG(rnd.Uint64(), rnd.Uint64()))
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
-				a := newAgentIn(t, in, t.TempDir(), func(c *bash.Config) { c.Timeout = bash.Duration(400 * time.Millisecond) })
+				dir := t.TempDir()
+				a := newAgentIn(t, in, dir, func(c *bash.Config) {
+					c.Timeout, c.Env = bash.Duration(400*time.Millisecond), map[string]string{"HOME": dir}
+				})
 				for n := range rounds / agents {
 					a.assault(mine, n)
 				}

@@ -65,7 +65,7 @@ var interruptible = []string{
 	"{ sleep 5; } 2>&1 | cat",
 	"python3 -c 'while True: pass'",
 	"bash -c 'sleep 5; sleep 5'",
-	"find / -name nothing_has_this_name",
+	"find /proc /usr -name nothing_has_this_name 2>/dev/null",
 	"eval 'while :; do sleep 0.01; done'",
 	"trap : USR1; while :; do sleep 0.005; done",
 	"true",
@@ -83,7 +83,7 @@ func TestB76(t *testing.T) {
 	}
 	rnd := seeded(t)
 	a := newAgent(t)
-	a.is("KEPT=yes; cd /usr", "")
+	a.is("KEPT=yes; mkdir sub; cd sub", "")
 	kinds := map[string]int{}
 	for i := range rounds {
 		job := interruptible[rnd.IntN(len(interruptible))]
@@ -94,9 +94,9 @@ func TestB76(t *testing.T) {
 		if m, ok := got.Meta.(bash.Meta); ok && m.Reset {
 			t.Fatalf("round %d, %q: the shell was lost: %.300q", i, job, got.Text())
 		}
-		follow := a.sh("echo ok $KEPT $PWD")
+		follow := a.sh("echo ok $KEPT ${PWD##*/}")
 		// bash may have a notice of the interrupted job to tell first.
-		if follow != "ok yes /usr" && !strings.HasSuffix(follow, "]\nok yes /usr") {
+		if follow != "ok yes sub" && !strings.HasSuffix(follow, "]\nok yes sub") {
 			t.Fatalf("round %d, after %q: %.500q", i, job, follow)
 		}
 	}
