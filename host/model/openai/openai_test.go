@@ -274,6 +274,9 @@ func TestStreams(t *testing.T) {
 			calls(`{"index":0,"id":"c1","function":{"name":"ba","arguments":""}}`), calls(`{"index":0,"function":{"name":"bash","arguments":"{"}}`),
 			calls(`{"index":0,"function":{"name":"bash","arguments":"}"}}`), finish("tool_calls"), done),
 			want: outcome{content: []model.Block{call("c1", "bash", `{}`)}, stop: model.StopTools}},
+		{name: "L12 the first name wins", answer: ok(
+			calls(`{"index":0,"id":"c1","function":{"name":"bash","arguments":"{"}}`), calls(`{"index":0,"function":{"name":"other","arguments":"}"}}`), finish("tool_calls"), done),
+			want: outcome{content: []model.Block{call("c1", "bash", `{}`)}, stop: model.StopTools}},
 		{name: "L13 id null throughout", answer: ok(
 			calls(`{"index":0,"id":null,"function":{"name":"bash","arguments":"{\"a\":"}}`), calls(`{"index":0,"id":null,"function":{"arguments":"1}"}}`), finish("tool_calls"), done),
 			want: outcome{content: []model.Block{call("call_1_0", "bash", `{"a":1}`)}, stop: model.StopTools}},
@@ -302,6 +305,8 @@ func TestStreams(t *testing.T) {
 			want: outcome{content: []model.Block{call("c", "bash", "{}")}, code: model.CodeStreamClosed, incomplete: []string{"c"}}},
 		{name: "broken JSON inside", answer: ok(content("hel"), `{"choices":[{"delta":{"content":"x}}]}`, content("lo"), stop, done),
 			want: outcome{content: []model.Block{model.Text("hel")}, code: model.CodeMalformedResponse}},
+		{name: "broken JSON after the finish", answer: ok(content("hello"), stop, `{"usage":`, counts, done), want: outcome{content: hello, stop: model.StopEnd, usage: seven}},
+		{name: "an error after the finish", answer: ok(content("hello"), stop, `{"error":{"message":"late"}}`, done), want: outcome{content: hello, stop: model.StopEnd}},
 		{name: "words that keep alive", answer: ok(`ping`, content("hello"), `keep-alive`, stop, done), want: outcome{content: hello, stop: model.StopEnd}},
 		{name: "L24 finish, then held open", answer: answer{pieces: sse(content("hello"), stop, counts), then: "hold"}, change: []func(*openai.Config){clocks(wire.Clocks{Grace: 30 * time.Millisecond})},
 			want: outcome{content: hello, stop: model.StopEnd, usage: seven}},

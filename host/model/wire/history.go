@@ -32,7 +32,7 @@ type Entry struct {
 	Results []Result
 }
 
-// Result is the answer to one call. Its content is never empty.
+// Result is the answer to one call. Where its content comes to nothing an adapter writes Empty.
 type Result struct {
 	CallID  string
 	Content []model.Block
@@ -134,9 +134,6 @@ func pair(calls []model.Block, after []model.Message, used map[string]struct{}, 
 		r := Result{Content: []model.Block{model.Text(strings.TrimSpace(missingText))}, IsError: true}
 		if found[i] != nil {
 			r = *found[i]
-			if empty(r.Content) {
-				r.Content = []model.Block{model.Text(Empty())}
-			}
 		}
 		r.CallID = c.ID
 		keptCalls, results = append(keptCalls, c), append(results, r)
@@ -147,15 +144,6 @@ func pair(calls []model.Block, after []model.Message, used map[string]struct{}, 
 func isObject(s string) bool {
 	s = strings.TrimSpace(s)
 	return strings.HasPrefix(s, "{") && json.Valid([]byte(s))
-}
-
-func empty(content []model.Block) bool {
-	for _, b := range content {
-		if b.Type != model.BlockText || b.Text != "" {
-			return false
-		}
-	}
-	return true
 }
 
 // fitName makes a tool's name one that every server takes. A name that a model made up must not get the whole session refused.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"io"
 	"net/netip"
 	"strings"
 	"testing"
@@ -72,6 +73,43 @@ func TestClocks(t *testing.T) {
 			ran, why := run(t, c.clocks, c.script)
 			if ran != c.ran || why != c.why {
 				t.Errorf("ended after %v by %v, want %v by %v", ran, why, c.ran, c.why)
+			}
+		})
+	}
+}
+
+// slow gives one byte after each pause.
+type slow struct{ pauses []time.Duration }
+
+func (s *slow) Read(p []byte) (int, error) {
+	if len(s.pauses) == 0 {
+		return 0, io.EOF
+	}
+	<-time.After(s.pauses[0])
+	s.pauses = s.pauses[1:]
+	p[0] = ':'
+	return 1, nil
+}
+
+func TestBytesFeedTheClock(t *testing.T) {
+	for _, c := range []struct {
+		pauses []time.Duration
+		why    error
+	}{
+		{[]time.Duration{9 * time.Second, 9 * time.Second, 9 * time.Second}, nil},
+		{[]time.Duration{9 * time.Second, 11 * time.Second}, errBytesClock},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			w := newWatch(Clocks{Bytes: 10 * time.Second, Payload: -1}.withDefaults(), cancel)
+			defer w.stop()
+			if _, err := io.ReadAll(&feeding{src: &slow{c.pauses}, watch: w}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if got := context.Cause(ctx); got != c.why {
+				t.Errorf("%v: ended by %v", c.pauses, got)
 			}
 		})
 	}
