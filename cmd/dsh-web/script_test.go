@@ -25,6 +25,10 @@ import (
 
 func TestMain(m *testing.M) {
 	proc.RunKeeperIfAsked()
+	if os.Getenv(runAsHost) != "" {
+		main()
+		return
+	}
 	testscript.Main(m, map[string]func(){"dsh-web": main})
 }
 

@@ -159,7 +159,7 @@ func open(ctx context.Context, c *config, lookup func(string) (string, bool), ow
 	s.web, err = web.New(web.Config{
 		Host: s.host, Keys: tokens, Hosts: c.AllowHost, BasePath: c.BasePath, UIDev: c.uiDev, Node: node, Version: version,
 		DefaultPreset: c.DefaultPreset,
-		Limits: web.Limits{Connections: c.Limits.Connections, Sockets: c.Limits.Sockets}, Logger: logger,
+		Limits:        web.Limits{Connections: c.Limits.Connections, Sockets: c.Limits.Sockets}, Logger: logger,
 	})
 	return s, err
 }
