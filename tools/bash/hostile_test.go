@@ -301,7 +301,11 @@ func (a *agent) assault(rnd *rand.Rand, n int) {
 	before := a.shell.State()
 	r := a.call(context.Background(), map[string]any{"command": command}, io.Discard)
 	start := time.Now()
-	follow := a.sh("echo ok")
+	followed := a.result("echo ok")
+	follow := followed.Text()
+	if m, ok := followed.Meta.(bash.Meta); ok && m.Cwd != "" && m.Cwd != a.dir && !strings.HasPrefix(m.Cwd, a.dir+"/") {
+		a.t.Fatalf("round %d: %q: left its directory for %s; no more of this", n, command, m.Cwd)
+	}
 	if took := time.Since(start); took > 3*time.Second {
 		a.t.Fatalf("round %d: %q: echo ok took %v: %.500q", n, command, took, follow)
 	}

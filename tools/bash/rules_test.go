@@ -245,10 +245,10 @@ func TestRule26(t *testing.T) {
 // TestRule27: a deleted directory.
 func TestRule27(t *testing.T) {
 	a := newAgent(t)
-	a.sh("mkdir -p x/y; cd x/y; rm -r ../../x")
+	a.sh("mkdir -p x/y && cd x/y && rm -r ../../x")
 	a.has("touch f", "No such file", "[exit code: 1]")
 	a.is("cd "+a.dir+"; pwd", a.dir)
-	a.sh("mkdir -p x/y; cd x/y; rm -r ../../x")
+	a.sh("mkdir -p x/y && cd x/y && rm -r ../../x")
 	a.sh("exit 0")
 	a.has("pwd", a.dir+"\n", "no longer exists")
 }
