@@ -68,14 +68,32 @@ func Open(root string, opts Options) (*Store, error) {
 		if _, err := rand.Read(b[:]); err != nil {
 			return nil, fmt.Errorf("make log id: %w", err)
 		}
-		id = []byte(hex.EncodeToString(b[:]))
-		err = writeFile(path, id)
+		id, err = firstFile(path, []byte(hex.EncodeToString(b[:])))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open sessions: %w", err)
 	}
 	s.logID = strings.TrimSpace(string(id))
 	return s, nil
+}
+
+// firstFile writes a small file, and gives what it holds: another process may have been first.
+func firstFile(path string, body []byte) ([]byte, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Write(body)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		if err = os.Link(f.Name(), path); errors.Is(err, os.ErrExist) {
+			err = nil
+		}
+	}
+	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
 }
 
 // LogID is random and belongs to the root for life.
