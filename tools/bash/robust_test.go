@@ -81,6 +81,7 @@ func TestB76(t *testing.T) {
 	if soak() {
 		rounds = 3000
 	}
+	t.Parallel()
 	rnd := seeded(t)
 	a := newAgent(t)
 	a.is("KEPT=yes; mkdir sub; cd sub", "")
@@ -171,6 +172,7 @@ func TestB55(t *testing.T) {
 	if soak() {
 		rounds = 20000
 	}
+	t.Parallel()
 	rnd := seeded(t)
 	a := newAgent(t)
 	for i := range rounds {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/dsh-web/dsh-web/host/proc"
 	"github.com/dsh-web/dsh-web/host/session"
@@ -60,6 +61,37 @@ func TestGoldens(t *testing.T) {
 	b := newAgent(t, func(c *bash.Config) { c.Description = "Another text." })
 	if b.tool.Description != "Another text." {
 		t.Errorf("%q", b.tool.Description)
+	}
+}
+
+// TestMinimalDescription: the text of the preset that reproduces the training environment says what that environment says.
+func TestMinimalDescription(t *testing.T) {
+	data, err := os.ReadFile("../../presets/shipped/minimal/preset.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type row struct {
+		ID   string
+		Rows []row
+		With map[string]any
+	}
+	var preset struct{ Rows []row }
+	if err := yaml.Unmarshal(data, &preset); err != nil {
+		t.Fatal(err)
+	}
+	text := ""
+	for _, r := range preset.Rows {
+		for _, r := range r.Rows {
+			if r.ID == "bash" {
+				text, _ = r.With["description"].(string)
+			}
+		}
+	}
+	golden(t, "minimal-description.txt", []byte(text+"\n"))
+	for _, fact := range []string{"XML", "internet", "apt", "pip", "later calls", "later messages", "sed -n 10,25p PATH", "print very much", "background"} {
+		if !strings.Contains(text, fact) {
+			t.Errorf("no word of %s in:\n%s", fact, text)
+		}
 	}
 }
 
