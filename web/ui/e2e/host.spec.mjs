@@ -168,6 +168,26 @@ test('exact prompt: one sentence, two tools, an unbroken chain', async () => {
   await page.close();
 });
 
+test('terminal: watch the shell of the agent, take the keyboard, hand it back', async () => {
+  const page = await begin('run: echo in the shell');
+  await page.locator('.tool .output', { hasText: 'in the shell' }).waitFor();
+  await status(page, 'Idle');
+  await page.getByRole('button', { name: 'Terminal' }).click();
+  const screen = page.locator('.terminal');
+  await page.getByText('Read-only').waitFor();
+  await screen.getByText('in the shell').first().waitFor();
+  await page.getByRole('button', { name: 'Take the keyboard' }).click();
+  await page.getByText('You have the keyboard').waitFor();
+  await page.keyboard.type('echo typed-$((40+2))\n');
+  await screen.getByText('typed-42').first().waitFor();
+  await shot(page, 'host-terminal');
+  await page.getByRole('button', { name: 'Hand back' }).click();
+  await page.getByText('Read-only').waitFor();
+  await page.getByText('A person used the shell.').waitFor();
+  page.expectQuiet();
+  await page.close();
+});
+
 test('a blank session changes its preset; afterwards it is a label', async () => {
   const page = await begin('');
   const picker = page.getByRole('combobox', { name: 'Preset' });

@@ -270,7 +270,7 @@ const english = {
     title: 'Terminal',
     readOnly: 'Read-only',
     yours: 'You have the keyboard',
-    theirs: (by: string) => `${by} has the keyboard`,
+    theirs: 'Somebody else has the keyboard',
     take: 'Take the keyboard',
     release: 'Hand back',
     exited: 'The shell has ended.',

@@ -10,6 +10,9 @@ import { strings } from '../strings';
 import { bytes } from '../text/format';
 import type { Emulator } from './xterm';
 
+/** How the host calls the agent as the one who writes. */
+const agent = 'agent';
+
 type State = 'waiting' | 'online' | 'lost' | 'exited';
 
 export function TerminalPanel({ session, onClose }: { session: OpenSession; onClose: () => void }) {
@@ -35,10 +38,15 @@ export function TerminalPanel({ session, onClose }: { session: OpenSession; onCl
       stream.current = new TerminalStream(socketUrl(session), () => api.ticket(), {
         onBytes: (data) => {
           setEmpty(false);
+          setState('online');
           screen.write(data);
         },
         onSkipped: (n) => screen.write(`\r\n\x1b[2m${text.skipped(bytes(n))}\x1b[0m\r\n`),
-        onWriter: (by) => setWriter(by),
+        onWriter: (by) => {
+          setWriter(by);
+          // Nobody, or the agent: this page's wish is over, or was refused.
+          if (by === '' || by === agent) setAsked(false);
+        },
         onExit: () => setState('exited'),
         onOnline: (online) => setState(online ? 'online' : 'lost'),
         onRefused: () => {
@@ -58,15 +66,12 @@ export function TerminalPanel({ session, onClose }: { session: OpenSession; onCl
   }, [session]);
 
   // The host names who writes; it is this page when this page has just asked.
-  const mine = writer !== '' && writer !== 'agent' && asked;
+  const person = writer !== '' && writer !== agent;
+  const mine = person && asked;
   useEffect(() => {
     emulator.current?.input(mine);
     stream.current?.holds(mine);
   }, [mine]);
-  useEffect(() => {
-    if (writer === '' || writer === 'agent') setAsked(false);
-  }, [writer]);
-
   const running = session.running.value;
   return (
     <SidePanel
@@ -76,7 +81,7 @@ export function TerminalPanel({ session, onClose }: { session: OpenSession; onCl
       actions={
         <>
           <Badge tone={mine ? 'warn' : 'plain'}>
-            {mine ? text.yours : writer && writer !== 'agent' ? text.theirs(writer) : text.readOnly}
+            {mine ? text.yours : person ? text.theirs : text.readOnly}
           </Badge>
           {mine ? (
             <Button
@@ -91,7 +96,8 @@ export function TerminalPanel({ session, onClose }: { session: OpenSession; onCl
           ) : (
             state === 'online' &&
             !empty &&
-            !running && (
+            !running &&
+            !person && (
               <Button
                 onClick={() => {
                   setAsked(true);
