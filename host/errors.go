@@ -21,6 +21,7 @@ const (
 	CodeDraining           = "draining"
 	CodeAttachmentNotFound = "attachment-not-found"
 	CodeForkPoint          = "fork-point"
+	CodeReadOnly           = "read-only"
 )
 
 // Error is a refusal that a client can act on: a code, a sentence that says what to do, and facts.

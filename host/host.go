@@ -40,6 +40,8 @@ type Config struct {
 	MaxLive        int           // agents at a time
 	EvictIdle      time.Duration // of agents that never used their shell; 0 never
 	EvictUsedShell time.Duration // of the others; 0 never
+	// ReadOnly shows the sessions of a store that can't be changed: nothing is recovered, created or sent.
+	ReadOnly bool
 	// KeepRecorded makes resumed sessions go on with the prompt of their log.
 	KeepRecorded bool
 	// Standalone makes this the host of one profile, in a process that shares its store with others. Every session runs on DefaultPreset as it
@@ -95,7 +97,7 @@ func (h *Host) Start(ctx context.Context) error {
 	if err := h.journal.Start(ctx); err != nil {
 		return err
 	}
-	if !h.cfg.Standalone {
+	if !h.cfg.Standalone && !h.cfg.ReadOnly {
 		recovered, err := h.journal.Recover(ctx)
 		if err != nil {
 			return fmt.Errorf("recover sessions: %w", err)
@@ -190,6 +192,9 @@ func (h *Host) Draining() bool { return h.draining.Load() }
 
 // open refuses work while the host drains or closes.
 func (h *Host) open() error {
+	if h.cfg.ReadOnly {
+		return refuse(CodeReadOnly, "This host only shows sessions; import them into another one to go on with them.")
+	}
 	if h.draining.Load() {
 		return refuse(CodeDraining, "The host is shutting down and takes no new work; try again when it is back.")
 	}

@@ -44,7 +44,7 @@ func statusOf(code string) int {
 	case codeNotAcceptable:
 		return http.StatusNotAcceptable
 	case host.CodeSessionConflict, host.CodeSessionRunning, host.CodeSessionDamaged, host.CodePresetLocked, host.CodeMessageStarted,
-		host.CodeNotConfined, host.CodeForkPoint, "approval-settled", "preset-exists", "preset-shipped":
+		host.CodeNotConfined, host.CodeForkPoint, host.CodeReadOnly, "approval-settled", "preset-exists", "preset-shipped":
 		return http.StatusConflict
 	case codeTooLarge:
 		return http.StatusRequestEntityTooLarge

@@ -148,8 +148,8 @@ func loadConfig(flags *pflag.FlagSet, env []string) (*config, error) {
 
 	over := map[string]any{}
 	for name, value := range vars {
-		if !strings.HasPrefix(name, "DSH_WEB_") {
-			continue
+		if !strings.HasPrefix(name, "DSH_WEB_") || value == "" {
+			continue // an empty one counts as unset
 		}
 		key, ok := environment[name]
 		if !ok {

@@ -49,7 +49,7 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) erro
 	for _, c := range []*cobra.Command{root, serve} {
 		c.Flags().Bool("open", false, "open a browser on the login URL")
 	}
-	root.AddCommand(serve, app.openCommand(), app.presetsCommand(), app.configCommand(), app.versionCommand())
+	root.AddCommand(serve, app.openCommand(), app.presetsCommand(), app.configCommand(), app.importCommand(), app.viewCommand(), app.versionCommand())
 	err := root.ExecuteContext(ctx)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return nil

@@ -38,8 +38,10 @@ const patience = 60 * time.Second
 // TestScripts runs testdata/script. Besides the usual commands they have:
 //
 //	serve [FLAG...]            start a host on port 0 with $WORK/data; sets $URL, $TOKEN and $LOGIN
+//	view FILE                  show a bundle, as dsh-web view does
 //	stop                       stop it as SIGTERM does, and wait
 //	api METHOD PATH [JSON]     one request; prints the status and the body. Fails when the status is 400 or more
+//	fetch PATH FILE            one GET, its body into a file
 //	ws SESSION AFTER TYPE      follow the event stream until an event of TYPE; prints one frame a line
 //	await SESSION TYPE [N]     wait until the session's log holds N (1) events of TYPE
 func TestScripts(t *testing.T) {
@@ -54,7 +56,7 @@ func TestScripts(t *testing.T) {
 			return os.Mkdir(filepath.Join(e.WorkDir, "ws"), 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": cmdServe, "stop": cmdStop, "api": cmdAPI, "ws": cmdWS, "await": cmdAwait,
+			"serve": cmdServe, "view": cmdView, "fetch": cmdFetch, "stop": cmdStop, "api": cmdAPI, "ws": cmdWS, "await": cmdAwait,
 		},
 	})
 }
@@ -100,11 +102,26 @@ func (l *lines) Write(p []byte) (int, error) {
 }
 
 func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
+	data := ts.MkAbs("data")
 	h := hostOf(ts.Value("host"))
+	h.start(ts, neg, append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data}, args...))
+	if raw, err := os.ReadFile(filepath.Join(data, "token")); err == nil {
+		h.token = strings.TrimSpace(string(raw))
+		ts.Setenv("TOKEN", h.token)
+	}
+}
+
+func cmdView(ts *testscript.TestScript, neg bool, args []string) {
+	h := hostOf(ts.Value("host"))
+	h.start(ts, neg, append([]string{"view", "--auth", "off"}, ts.MkAbs(args[0])))
+	h.token = ""
+}
+
+// start runs a command that serves, in this process, until it has said where.
+func (h *scriptHost) start(ts *testscript.TestScript, neg bool, args []string) {
 	if h.cancel != nil {
 		ts.Fatalf("a host is running")
 	}
-	data := ts.MkAbs("data")
 	var env []string
 	for _, name := range []string{"HOME", "PATH", "DEEPSEEK_API_KEY", "DEEPSEEK_BASE_URL", "DSH_SYSTEM_PROMPT", "DSH_MODEL", "DSH_WEB_DEMO_PACE"} {
 		if v := ts.Getenv(name); v != "" {
@@ -115,32 +132,43 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	out := &lines{out: make(chan string, 64)}
 	var stderr bytes.Buffer
 	h.done = make(chan error, 1)
-	go func() {
-		h.done <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data}, args...), env, out, &syncWriter{w: &stderr})
-	}()
+	go func() { h.done <- run(ctx, args, env, out, &syncWriter{w: &stderr}) }()
 	select {
 	case line := <-out.out:
 		h.cancel = cancel
 		h.url = strings.TrimSuffix(strings.TrimPrefix(line, "dsh-web listening on "), "/")
 		ts.Setenv("URL", h.url)
 		ts.Setenv("LOGIN", strings.TrimPrefix(<-out.out, "open "))
-		if raw, err := os.ReadFile(filepath.Join(data, "token")); err == nil {
-			h.token = strings.TrimSpace(string(raw))
-			ts.Setenv("TOKEN", h.token)
-		}
 		if neg {
 			ts.Fatalf("the host started")
 		}
 	case err := <-h.done:
 		cancel()
 		if !neg {
-			ts.Fatalf("serve: %v\n%s", err, stderr.String())
+			ts.Fatalf("%s: %v\n%s", args[0], err, stderr.String())
 		}
 		fmt.Fprintln(ts.Stderr(), err)
 	case <-time.After(patience):
 		cancel()
-		ts.Fatalf("serve: nothing printed")
+		ts.Fatalf("%s: nothing printed", args[0])
 	}
+}
+
+func cmdFetch(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: fetch PATH FILE")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	res, err := hostOf(ts.Value("host")).request(ctx, http.MethodGet, args[0], "")
+	ts.Check(err)
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	ts.Check(err)
+	if res.StatusCode != http.StatusOK {
+		ts.Fatalf("fetch %s: status %d\n%s", args[0], res.StatusCode, raw)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), raw, 0o644))
 }
 
 type syncWriter struct {

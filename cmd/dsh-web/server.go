@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/dsh-web/dsh-web/host"
+	"github.com/dsh-web/dsh-web/host/credential"
+	"github.com/dsh-web/dsh-web/host/model"
+	"github.com/dsh-web/dsh-web/host/model/anthropic"
+	"github.com/dsh-web/dsh-web/host/model/openai"
+	"github.com/dsh-web/dsh-web/host/model/script"
+	"github.com/dsh-web/dsh-web/host/model/wire"
+	"github.com/dsh-web/dsh-web/host/proc"
+	"github.com/dsh-web/dsh-web/host/session/sqlite"
+	"github.com/dsh-web/dsh-web/presets"
+	"github.com/dsh-web/dsh-web/web"
+	"github.com/dsh-web/dsh-web/web/guard"
+)
+
+// server is an open host with its web side.
+type server struct {
+	host *host.Host
+	web  *web.Server
+	proc *proc.Instance
+}
+
+// open acquires everything a serving host needs except its listeners.
+func open(ctx context.Context, c *config, lookup func(string) (string, bool), own []netip.AddrPort, logger *slog.Logger) (_ *server, err error) {
+	store, err := sqlite.Open(ctx, c.data, sqlite.Options{Synchronous: c.Store.Synchronous})
+	if err != nil {
+		return nil, err
+	}
+	s := &server{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+			if s.host == nil {
+				err = errors.Join(err, store.Close())
+			}
+		}
+	}()
+	if s.proc, err = proc.Open(proc.Options{Dir: filepath.Join(c.data, "instances"), Keeper: true}); err != nil {
+		return nil, err
+	}
+	keys := credential.New(c.data, lookup)
+	router, err := newRouter(c, keys, own)
+	if err != nil {
+		return nil, err
+	}
+	s.host = host.New(host.Config{
+		Store: store, Router: router, Credentials: keys, Roster: newRoster(c), Proc: s.proc,
+		Attachments:   filepath.Join(c.data, "attachments"),
+		DefaultPreset: c.DefaultPreset, MaxLive: c.Limits.Sessions,
+		EvictIdle: c.Eviction.Idle, EvictUsedShell: c.Eviction.UsedShell,
+		KeepRecorded: true, Logger: logger,
+	})
+	if err := s.host.Start(ctx); err != nil {
+		return nil, err
+	}
+	var tokens *guard.Keys
+	if c.Auth == "on" {
+		if tokens, err = guard.OpenKeys(c.data, time.Now); err != nil {
+			return nil, err
+		}
+	}
+	node, err := os.Hostname()
+	if err != nil {
+		node = "unknown"
+	}
+	s.web, err = web.New(web.Config{
+		Host: s.host, Keys: tokens, Hosts: c.AllowHost, BasePath: c.BasePath, UIDev: c.uiDev, Node: node, Version: version,
+		DefaultPreset: c.DefaultPreset,
+		Limits:        web.Limits{Connections: c.Limits.Connections, Sockets: c.Limits.Sockets}, Logger: logger,
+	})
+	return s, err
+}
+
+// Close ends streams, then agents, then processes. It works on a server that was only half opened.
+func (s *server) Close(ctx context.Context) error {
+	var errs []error
+	if s.host != nil {
+		s.host.Drain()
+	}
+	if s.web != nil {
+		errs = append(errs, s.web.Close(ctx))
+	}
+	if s.host != nil {
+		errs = append(errs, s.host.Close(ctx))
+	}
+	if s.proc != nil {
+		errs = append(errs, s.proc.Close(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// newRouter wires the configured providers to their wires. A model server can't be this host itself, nor a cloud's metadata address.
+func newRouter(c *config, keys *credential.Store, own []netip.AddrPort) (*model.Router, error) {
+	transport := wire.NewTransport(wire.TransportConfig{Guard: true, Own: func() []netip.AddrPort { return own }})
+	return model.NewRouter(model.Config{
+		Providers: c.Providers, Default: c.DefaultModel, Lookup: keys.Lookup,
+		Kinds: map[string]model.Factory{
+			"openai":         openai.Factory(openai.Config{Transport: transport}),
+			"anthropic":      anthropic.Factory(anthropic.Config{Transport: transport}),
+			model.KindScript: script.Factory(script.Options{Pause: c.Demo.Pace}),
+		},
+	})
+}
+
+func newRoster(c *config) *presets.Roster {
+	return presets.NewRoster(c.Presets.Roots, filepath.Join(c.data, "presets"))
+}
+
+func newLogger(w io.Writer, c *config) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.LogLevel)) // checked with the configuration
+	opts := &slog.HandlerOptions{Level: level}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}

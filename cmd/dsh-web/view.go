@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dsh-web/dsh-web/host"
+	"github.com/dsh-web/dsh-web/host/credential"
+	"github.com/dsh-web/dsh-web/host/session/export"
+	"github.com/dsh-web/dsh-web/host/session/jsonl"
+	"github.com/dsh-web/dsh-web/web"
+	"github.com/dsh-web/dsh-web/web/guard"
+)
+
+// viewCommand shows an exported bundle in the page, read-only, from a temporary folder.
+func (p *program) viewCommand() *cobra.Command {
+	return &cobra.Command{Use: "view FILE", Short: "Show an exported bundle, read-only", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) (err error) {
+		dir, err := os.MkdirTemp("", "dsh-web-view-*")
+		if err != nil {
+			return fmt.Errorf("view %s: %w", args[0], err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		sessions := filepath.Join(dir, "sessions")
+		if err := os.Mkdir(sessions, 0o700); err != nil {
+			return fmt.Errorf("view %s: %w", args[0], err)
+		}
+		if _, err := export.Unpack(args[0], sessions); err != nil {
+			return err
+		}
+		c, err := loadConfig(cmd.Flags(), p.env)
+		if err != nil {
+			return err
+		}
+		c.data = dir
+		if !cmd.Flags().Changed("listen") {
+			c.Listen = "127.0.0.1:0" // beside a host that may run
+		}
+		return p.serveOn(cmd, c, openBundle(sessions))
+	}}
+}
+
+// openBundle opens a host over unpacked sessions. It has no processes and calls no model.
+func openBundle(sessions string) opener {
+	return func(ctx context.Context, c *config, lookup func(string) (string, bool), own []netip.AddrPort, logger *slog.Logger) (_ *server, err error) {
+		store, err := jsonl.Open(sessions, jsonl.Options{ReadOnly: true})
+		if err != nil {
+			return nil, err
+		}
+		keys := credential.New(c.data, lookup)
+		router, err := newRouter(c, keys, own)
+		if err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+		s := &server{host: host.New(host.Config{
+			Store: store, Router: router, Credentials: keys, Roster: newRoster(c), DefaultPreset: c.DefaultPreset, ReadOnly: true, Logger: logger,
+		})}
+		if err := s.host.Start(ctx); err != nil {
+			return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+		}
+		var tokens *guard.Keys
+		if c.Auth == "on" {
+			if tokens, err = guard.OpenKeys(c.data, time.Now); err != nil {
+				return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+			}
+		}
+		s.web, err = web.New(web.Config{Host: s.host, Keys: tokens, BasePath: c.BasePath, Version: version, DefaultPreset: c.DefaultPreset, Logger: logger})
+		if err != nil {
+			return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+		}
+		return s, nil
+	}
+}
+
+// importCommand sends a log to the running host.
+func (p *program) importCommand() *cobra.Command {
+	return &cobra.Command{Use: "import FILE", Short: "Import a session's log (JSONL) into the running host", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		c, err := loadConfig(cmd.Flags(), p.env)
+		if err != nil {
+			return err
+		}
+		f, err := os.Open(args[0])
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		res, err := local(cmd.Context(), c.data, http.MethodPost, "api/v1/sessions/import", "application/x-ndjson", f)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = res.Body.Close() }()
+		raw, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
+		if err != nil {
+			return err
+		}
+		if res.StatusCode != http.StatusCreated {
+			return fmt.Errorf("the host refused %s: %s", args[0], raw)
+		}
+		_, err = fmt.Fprintf(p.stdout, "%s\n", raw)
+		return err
+	}}
+}
