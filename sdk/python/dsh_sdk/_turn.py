@@ -1,0 +1,68 @@
+"""Reading one run out of a session's notifications."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._types import Delta, Event, RunResult, StreamItem, Usage
+
+
+class Turn:
+    """Follows the turn of one message. Feed it every notification of its session, in order."""
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        self.message_id = ""  # once the receipt is there
+        self.result: RunResult | None = None
+        self._events: list[Event] = []
+        self._current = 0  # turn that is open
+        self._ours = 0
+        self._queued = False
+        self._text = ""
+        self._usage = [0, 0, 0, 0, 0]
+
+    def feed(self, method: str, params: dict[str, Any]) -> StreamItem | None:
+        """Takes a notification; gives what the caller sees of it. ``result`` is set with the last one."""
+        if method == "session.event":
+            return self._event(params.get("event") or {})
+        if method == "session.delta":
+            if self._ours == 0 or params.get("turn") != self._ours:
+                return None
+            return Delta(
+                self.session_id, self._ours, params.get("step", 0), params.get("attempt", 0), params.get("block", 0),
+                params.get("offset", 0), params.get("kind", "text"), params.get("text", ""), params.get("name", ""),
+            )
+        if method == "session.status" and params.get("status") == "idle" and self._queued and self._ours == 0:
+            self._finish("cancelled", {"message": "The message was taken out of the queue."})
+        return None
+
+    def _event(self, e: dict[str, Any]) -> Event | None:
+        kind, data = e.get("type", ""), e.get("data") or {}
+        if kind == "agent/inbox/spliced":
+            if any(m.get("id") == self.message_id for m in data.get("inserted") or ()):
+                self._queued = True
+        elif kind == "turn/start":
+            self._current = data.get("turn", 0)
+        elif kind == "user/message" and data.get("id") == self.message_id:
+            self._ours = self._current
+        event = Event(self.session_id, e.get("seq", -1), e.get("time", 0), kind, data)
+        self._events.append(event)
+        if self._ours == 0:
+            if kind == "turn/end":
+                self._events.clear()  # another message's turn
+            return None if not self._queued else event
+        if kind == "assistant/message" and data.get("turn") == self._ours:
+            content = (data.get("message") or {}).get("content") or []
+            self._text = "".join(b.get("text", "") for b in content if b.get("type") == "text")
+            usage = data.get("usage") or {}
+            for i, name in enumerate(("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "reasoningTokens")):
+                self._usage[i] += usage.get(name, 0)
+        elif kind == "turn/end" and data.get("turn") == self._ours:
+            reason = data.get("reason") or {}
+            self._finish(reason.get("kind", "completed"), reason)
+        return event
+
+    def _finish(self, kind: str, reason: dict[str, Any]) -> None:
+        self.result = RunResult(
+            self.session_id, self._text, kind, self._events, Usage(*self._usage), reason.get("message", ""), reason.get("code", ""),
+        )

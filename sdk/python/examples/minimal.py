@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Give the minimal agent one task in a directory, and print what it does.
+
+    minimal.py [--workspace DIR] [--model ID] [--provider deepseek] [--session-id ID] "task"
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import uuid
+from pathlib import Path
+
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run from a checkout without installing
+
+from dsh_sdk import Delta, DshError, Event, Harness  # noqa: E402
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Give the minimal agent one task.")
+    parser.add_argument("task")
+    parser.add_argument("--workspace", default=".", help="the directory it works in")
+    parser.add_argument("--model", default=os.environ.get("DSH_MODEL") or "deepseek-v4-flash")
+    parser.add_argument("--provider", default="deepseek")
+    parser.add_argument("--session-id", help="go on with this session")
+    args = parser.parse_args()
+    session = args.session_id or str(uuid.uuid4())
+    finish, error = "", ""
+    try:
+        with Harness(provider=args.provider, model=args.model, cwd=args.workspace) as harness:
+            for item in harness.stream(args.task, session_id=session):
+                if isinstance(item, Delta):
+                    if item.kind == "text":
+                        print(item.text, end="", flush=True)
+                elif isinstance(item, Event):
+                    if item.type == "assistant/message":
+                        print(flush=True)
+                    elif item.type == "tool/call":
+                        print(f"[{item.data['name']}] {item.data['arguments']}", flush=True)
+                    elif item.type == "turn/end":
+                        reason = item.data["reason"]
+                        finish, error = reason["kind"], reason.get("message", "")
+    except DshError as e:
+        print(f"minimal.py: {e}", file=sys.stderr)
+        return 1
+    print(f"-- {finish}{': ' + error if error else ''} (session {session})")
+    return 0 if finish == "completed" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
