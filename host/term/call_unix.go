@@ -147,7 +147,7 @@ func (c *call) leave(s *shell, v verdict) error {
 func (t *Terminals) script(command string) script {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return script{nonce: newNonce(), command: command, before: t.status, flags: t.flags, tty: t.setup.StdinTTY, dump: t.setup.Restore}
+	return script{nonce: newNonce(), command: command, before: t.status, flags: t.flags, debug: t.debug, tty: t.setup.StdinTTY, dump: t.setup.Restore}
 }
 
 // execute sends the command and waits for its end.
@@ -515,11 +515,7 @@ func (c *call) settle(s *shell, j *job) {
 	}
 	c.out.Ended, c.out.Status = true, r.status
 	t.status = r.status
-	if j.b != nil && j.a == nil {
-		t.flags = j.b.flags
-	} else {
-		t.flags = r.flags
-	}
+	t.flags, t.debug = r.flags, r.debug
 	if c.resent > 0 {
 		s.forgetComplaints()
 	}
@@ -568,9 +564,9 @@ func (c *call) prepare(ctx context.Context, s *shell, command string) error {
 	j := &job{script: sc}
 	v := c.execute(ctx, s, j)
 	if v == finished {
-		c.t.status, c.t.flags = 0, ""
+		c.t.status, c.t.flags, c.t.debug = 0, "", ""
 		if j.a != nil {
-			c.t.flags = j.a.flags
+			c.t.flags, c.t.debug = j.a.flags, j.a.debug
 		}
 		return nil
 	}

@@ -36,6 +36,7 @@ type script struct {
 	command string
 	before  int    // the status that $? shows to begin with
 	flags   string // of $-: which options the command before had switched on and the driver off
+	debug   string // the DEBUG trap that it had set and the driver has taken off, as bash declares it
 	tty     bool   // standard input is the terminal
 	dump    bool   // report the exported variables
 }
@@ -55,10 +56,7 @@ func (s script) lines() []byte {
 		b = append(b, `); `...)
 	}
 	b = append(b, `} >&12 2>&12; \builtin eval $'`...)
-	// Options that the driver keeps off while it speaks itself come back inside the eval, where nothing of it is shown any more.
-	if on := keepFlags(s.flags); on != "" {
-		b = append(b, `\\builtin set -`+on+`\n`...)
-	}
+	b = appendQuoted(b, s.comeback())
 	b = appendQuoted(b, s.command)
 	b = append(b, `' `...)
 	if s.tty {
@@ -66,7 +64,7 @@ func (s script) lines() []byte {
 	} else {
 		b = append(b, `<&12`...)
 	}
-	b = append(b, ` 11>&- 10>&- 12>&-; { \builtin echo A`+s.nonce+` "$?" "$-" "${!-}" >&11; `+tidy+
+	b = append(b, ` 11>&- 10>&- 12>&-; { \builtin echo A`+s.nonce+` "$?" "$-" "${!-}" >&11; `+s.quiet('A')+tidy+
 		`\builtin printf '\036`+s.nonce+`E\036' >&10; PS1= PS2=; } >&12 2>&12`+"\n"...)
 	return append(b, s.last()...)
 }
@@ -77,8 +75,36 @@ func (s script) last() string {
 	if s.dump {
 		dump = `\builtin export -p >&11; \builtin echo C` + s.nonce + ` >&11; `
 	}
-	return `\builtin echo B` + s.nonce + ` "$?" "$-" "${!-}" >&11 2>&12; { ` + tidy +
+	return `\builtin echo B` + s.nonce + ` "$?" "$-" "${!-}" >&11 2>&12; { ` + s.quiet('B') + tidy +
 		`\builtin printf '\036` + s.nonce + `F\036' >&10; ` + dump + `PS1= PS2=; } >&12 2>&12` + "\n"
+}
+
+// quiet tells the DEBUG trap and takes it off: it would run for each of the driver's own commands, and show them. It also ends the report.
+func (s script) quiet(kind byte) string {
+	return `\builtin trap -p DEBUG >&11; \builtin trap - DEBUG; \builtin echo ` + string(kind) + s.nonce + `. >&11; `
+}
+
+// comeback restores, inside the eval where nothing of the driver is shown any more, what the driver keeps off while it speaks itself, and $?
+// after that. It is one line, which bash has read before any of it works.
+func (s script) comeback() string {
+	on, group := keepFlags(s.flags), ""
+	if s.debug != "" {
+		group = `\builtin ` + s.debug + `; `
+	}
+	if on == "" && group == "" {
+		return ""
+	}
+	if s.before != 0 {
+		group += `(\builtin exit ` + strconv.Itoa(s.before&0xff) + `); `
+	}
+	line := "\n"
+	if group != "" {
+		line = `{ ` + group + `} >/dev/null 2>&1` + line
+	}
+	if on != "" {
+		line = `\builtin set -` + on + `; ` + line
+	}
+	return line
 }
 
 // keepFlags are the options of $- that the driver switches off after each command and back on inside the next.
@@ -114,16 +140,18 @@ type report struct {
 	status int
 	flags  string
 	job    string // process of the last background job, empty when there never was one
+	debug  string // the DEBUG trap, as bash declares it
 }
 
-// findReport looks for the record kind (A or B) of nonce. Anything may stand around it: the command can write to the pipe, too.
+// findReport looks for the report kind (A or B) of nonce. Anything may stand around it: the command can write to the pipe, too.
 func findReport(b []byte, kind byte, nonce string) (report, bool) {
 	i := bytes.Index(b, []byte(string(kind)+nonce+" "))
 	if i < 0 {
 		return report{}, false
 	}
-	line, _, whole := bytes.Cut(b[i+2+nonceLen:], []byte{'\n'})
-	if !whole {
+	line, rest, whole := bytes.Cut(b[i+2+nonceLen:], []byte{'\n'})
+	debug, _, ended := bytes.Cut(rest, []byte(string(kind)+nonce+".\n"))
+	if !whole || !ended {
 		return report{}, false
 	}
 	f := strings.Split(string(line), " ")
@@ -131,29 +159,24 @@ func findReport(b []byte, kind byte, nonce string) (report, bool) {
 		return report{}, false
 	}
 	n, err := strconv.Atoi(f[0])
-	return report{status: n, flags: f[1], job: f[2]}, err == nil
+	r := report{status: n, flags: f[1], job: f[2]}
+	if text := strings.TrimSuffix(string(debug), "\n"); strings.HasPrefix(text, "trap -- ") && strings.HasSuffix(text, " DEBUG") {
+		r.debug = text
+	}
+	return r, err == nil
 }
 
-// findDump returns the text between the records B and C of nonce, and what follows it. Between the two bash writes nothing else.
+// findDump returns the text between the end of report B and record C of nonce, and what follows it. Between the two bash writes nothing else.
 func findDump(b []byte, nonce string) (dump, rest []byte, ok bool) {
-	start := bytes.Index(b, []byte("B"+nonce+" "))
+	end := bytes.Index(b, []byte("C"+nonce+"\n"))
+	if end < 0 {
+		return nil, nil, false
+	}
+	// The line is sent again to a shell that didn't answer; then there are two of each record, and the nearest one counts.
+	mark := []byte("B" + nonce + ".\n")
+	start := bytes.LastIndex(b[:end], mark)
 	if start < 0 {
 		return nil, nil, false
 	}
-	for {
-		// The line is sent again to a shell that didn't answer; then there are two of each record.
-		line, after, whole := bytes.Cut(b[start:], []byte{'\n'})
-		if !whole {
-			return nil, nil, false
-		}
-		end := bytes.Index(after, []byte("C"+nonce+"\n"))
-		if end < 0 {
-			return nil, nil, false
-		}
-		if again := bytes.LastIndex(after[:end], []byte("B"+nonce+" ")); again >= 0 {
-			start += len(line) + 1 + again
-			continue
-		}
-		return after[:end], after[end+nonceLen+2:], true
-	}
+	return b[start+len(mark) : end], b[end+nonceLen+2:], true
 }

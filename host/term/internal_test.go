@@ -163,18 +163,19 @@ func FuzzQuote(f *testing.F) {
 
 func TestReports(t *testing.T) {
 	const n = "0123456789abcdef"
-	b := []byte("junkA" + n + " 7 himBs 123\nnoise\nB" + n + " 0 himBxs \ndeclare -x A=\"1\nC" + n[:8] + "\"\nC" + n + "\n")
-	if r, ok := findReport(b, 'A', n); !ok || r != (report{7, "himBs", "123"}) {
+	trap := "trap -- 'echo D\nE' DEBUG"
+	dump := "declare -x A=\"1\nC" + n[:8] + "\"\n"
+	b := []byte("junkA" + n + " 7 himBs 123\n" + trap + "\nA" + n + ".\nnoise\nB" + n + " 0 himBxs \nB" + n + ".\n" + dump + "C" + n + "\n")
+	if r, ok := findReport(b, 'A', n); !ok || r != (report{7, "himBs", "123", trap}) {
 		t.Errorf("%+v", r)
 	}
-	if r, ok := findReport(b, 'B', n); !ok || r != (report{0, "himBxs", ""}) {
+	if r, ok := findReport(b, 'B', n); !ok || r != (report{0, "himBxs", "", ""}) {
 		t.Errorf("%+v", r)
 	}
-	want := "declare -x A=\"1\nC" + n[:8] + "\"\n"
-	if d, rest, ok := findDump(append(b, "rest"...), n); !ok || string(d) != want || string(rest) != "rest" {
+	if d, rest, ok := findDump(append(b, "rest"...), n); !ok || string(d) != dump || string(rest) != "rest" {
 		t.Errorf("%q", d)
 	}
-	if d, _, ok := findDump([]byte("B"+n+" 0 h \ndeclare\nB"+n+" 0 h \nx\nC"+n+"\n"), n); !ok || string(d) != "x\n" {
+	if d, _, ok := findDump([]byte("B"+n+" 0 h \nB"+n+".\ndeclare\nB"+n+" 0 h \nB"+n+".\nx\nC"+n+"\n"), n); !ok || string(d) != "x\n" {
 		t.Errorf("%q", d)
 	}
 	for i := range b {

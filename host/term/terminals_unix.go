@@ -47,6 +47,7 @@ type slotState struct {
 	exported   string // its exported variables, as bash declares them
 	status     int    // what $? shows next
 	flags      string
+	debug      string // the DEBUG trap, which the driver takes off between commands
 	job        string // process of the newest background job
 	told       map[int]bool
 	cpu        time.Duration
@@ -211,7 +212,7 @@ func (t *Terminals) start(ctx context.Context, c *call, fresh *Fresh) (*shell, e
 	t.generation++
 	t.mu.Unlock()
 	t.ring.tell()
-	t.status, t.flags, t.job, t.cpu = 0, "", "", 0
+	t.status, t.flags, t.debug, t.job, t.cpu = 0, "", "", "", 0
 	if fresh == nil {
 		fresh = &Fresh{}
 		if dir != filepath.Clean(want) {

@@ -132,6 +132,24 @@ func TestRule10(t *testing.T) {
 	}
 }
 
+// TestRule13: a DEBUG trap sees the user's commands and none of ours, in this call and in later ones.
+func TestRule13(t *testing.T) {
+	a := newAgent(t)
+	a.is(`trap 'echo "[$BASH_COMMAND]"' DEBUG`, "")
+	a.is("echo x; (exit 3)", "[echo x]\nx\n[exit code: 3]")
+	a.is("echo $?", "[echo $?]\n3")
+	a.is("trap -p DEBUG", "[trap -p DEBUG]\ntrap -- 'echo \"[$BASH_COMMAND]\"' DEBUG")
+	a.is("set -x", "[set -x]")
+	got := a.has("echo y; false", "[echo y]\n", "y")
+	noDriver(t, got)
+	noDriver(t, a.has("echo $?", "\n1"))
+	a.sh("set +x")
+	a.has("set -u; echo $undefined_thing", "unbound variable", "[exit code: 1]")
+	a.is("set +u", "[set +u]")
+	a.is("trap - DEBUG", "[trap - DEBUG]")
+	a.is("echo z", "z")
+}
+
 // TestRule14: bash's own line about a background job is shown.
 func TestRule14(t *testing.T) {
 	a := newAgent(t)
