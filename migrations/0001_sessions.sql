@@ -29,6 +29,7 @@ CREATE TABLE session (
     queue            INTEGER NOT NULL,
     turns            INTEGER NOT NULL,
     turn_seq         INTEGER NOT NULL,
+    step_seq         INTEGER NOT NULL,
     turn_open        INTEGER NOT NULL,
     blank            INTEGER NOT NULL,
     model_provider   TEXT NOT NULL,

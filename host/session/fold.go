@@ -10,7 +10,7 @@ import (
 
 // NewState is the state of an empty log.
 func NewState(h Header) State {
-	return State{Header: h, LastSeq: -1, UpdatedAt: h.CreatedAt, Preset: h.AgentPreset, Blank: true, SeedEnd: -1, TurnSeq: -1}
+	return State{Header: h, LastSeq: -1, UpdatedAt: h.CreatedAt, Preset: h.AgentPreset, Blank: true, SeedEnd: -1, TurnSeq: -1, StepSeq: -1}
 }
 
 // Fold applies one committed event, given in its canonical encoding, and returns the state after it. It is a pure function of s and the
@@ -67,12 +67,12 @@ func (s *State) apply(e Event, p Payload) error {
 		return s.splice(e, p)
 	case TurnStart:
 		s.Turns, s.TurnOpen, s.Blank, s.TurnSeq = p.Turn, true, false, e.Seq
-		s.Step, s.StepOpen, s.OpenCalls = 0, false, nil
+		s.Step, s.StepOpen, s.StepSeq, s.OpenCalls = 0, false, -1, nil
 	case TurnEnd:
-		s.TurnOpen, s.Step, s.StepOpen, s.OpenCalls = false, 0, false, nil
+		s.TurnOpen, s.Step, s.StepOpen, s.StepSeq, s.OpenCalls = false, 0, false, -1, nil
 		s.LastEnd = &p
 	case StepStart:
-		s.Step, s.StepOpen, s.OpenCalls = p.Step, true, nil
+		s.Step, s.StepOpen, s.StepSeq, s.OpenCalls = p.Step, true, e.Seq, nil
 	case StepEnd:
 		s.StepOpen = false
 	case UserMessage:

@@ -320,7 +320,7 @@ func (j *Journal) loadEntry(ctx context.Context, id string, e *entry) (*Log, err
 	}
 	s := State{
 		Header: info.Header, LastSeq: info.LastSeq, Last: info.LastHash, UpdatedAt: info.UpdatedAt, Title: info.Title, Preset: info.Preset,
-		Usage: info.Usage, Turns: info.Turns, TurnOpen: info.TurnOpen, TurnSeq: info.TurnSeq, Blank: info.Blank, Damage: info.Damage, SeedEnd: -1,
+		Usage: info.Usage, Turns: info.Turns, TurnOpen: info.TurnOpen, TurnSeq: info.TurnSeq, StepSeq: info.StepSeq, Blank: info.Blank, Damage: info.Damage, SeedEnd: -1,
 	}
 	e.log = j.newLog(info.Header, s, info, false)
 	e.log.partials = true

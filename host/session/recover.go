@@ -44,7 +44,7 @@ const recoverBatch = 64
 
 // Recover closes the turns that the last process left open, each session in one transaction: unfinished text becomes an interrupted
 // assistant/message, pending approvals are withdrawn, calls without a result get an error result and aren't run again, and the turn ends
-// as interrupted. Queued messages stay queued. Call it once after Start and before any log is opened; it reads only the open turn of a log.
+// as interrupted. Queued messages stay queued. Call it once after Start and before any log is opened; it reads only the open step of a log.
 func (j *Journal) Recover(ctx context.Context) (Recovered, error) {
 	var total Recovered
 	j.mu.Lock()
@@ -115,7 +115,7 @@ func (r Recovered) add(v Recovered) Recovered {
 }
 
 func (j *Journal) recoverOne(ctx context.Context, enc *encoder, info Info) (Change, Recovered, error) {
-	state, err := j.openTurn(ctx, info)
+	state, err := j.openStep(ctx, info)
 	if err != nil {
 		return Change{}, Recovered{}, err
 	}
@@ -133,15 +133,24 @@ func (j *Journal) recoverOne(ctx context.Context, enc *encoder, info Info) (Chan
 		}
 	}
 	info.LastSeq, info.LastHash, info.UpdatedAt = w.state.LastSeq, w.state.Last, w.state.UpdatedAt
-	info.TurnOpen = false
+	info.TurnOpen, info.StepSeq = false, -1
 	info.Pending = max(0, info.Pending-counts.Approvals)
 	return Change{ID: info.ID, Info: &info, Events: w.encoded, Texts: w.change.Texts, DropPartial: true}, counts, nil
 }
 
-// openTurn folds only the open turn: its calls, approvals and steps are right, history and queues are not.
-func (j *Journal) openTurn(ctx context.Context, info Info) (State, error) {
+// openStep folds only the open step, or the open turn when it has none: its calls and approvals are right, history and queues are not. What
+// a step leaves open, only that step can.
+func (j *Journal) openStep(ctx context.Context, info Info) (State, error) {
+	from := info.TurnSeq
+	if info.StepSeq > from {
+		from = info.StepSeq
+	}
 	state := NewState(info.Header)
-	state.LastSeq = info.TurnSeq - 1
+	state.LastSeq, state.Turns, state.TurnOpen = from-1, info.Turns, true
+	if info.Model != (ModelRef{}) {
+		state.Request = &RequestHeader{}
+		state.Request.Header.Config = RequestConfig{Provider: info.Model.Provider, Model: info.Model.Model}
+	}
 	first := true
 	for state.LastSeq < info.LastSeq {
 		raw, err := j.store.Read(ctx, info.ID, Range{After: state.LastSeq, Before: info.LastSeq + 1, MaxBytes: foldPage})
@@ -155,7 +164,7 @@ func (j *Journal) openTurn(ctx context.Context, info Info) (State, error) {
 			if first {
 				e, err := ParseEvent(b)
 				if err != nil {
-					return state, &DamageError{Session: info.ID, Seq: info.TurnSeq, Reason: err.Error()}
+					return state, &DamageError{Session: info.ID, Seq: from, Reason: err.Error()}
 				}
 				state.Last, first = e.Prev, false
 			}

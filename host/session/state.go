@@ -53,6 +53,8 @@ type State struct {
 	SeedEnd int64
 	// TurnSeq is the seq of the last turn/start, -1 before the first.
 	TurnSeq int64
+	// StepSeq is the seq of the last step/start of the open turn, -1 without one.
+	StepSeq int64
 	// Damage is the reason why the log is read-only, "" when it is sound.
 	Damage string
 }

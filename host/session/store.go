@@ -131,6 +131,7 @@ type LogFacts struct {
 	Queue     int // messages that wait
 	Turns     int
 	TurnSeq   int64 // seq of the last turn/start, -1 before the first
+	StepSeq   int64 // seq of the last step/start of the open turn, -1 without one
 	TurnOpen  bool
 	Blank     bool
 }
@@ -139,7 +140,7 @@ type LogFacts struct {
 func (s State) Facts() LogFacts {
 	return LogFacts{
 		Title: s.Title, Preset: s.Preset, LastSeq: s.LastSeq, LastHash: s.Last, UpdatedAt: s.UpdatedAt, Usage: s.Usage,
-		Pending: len(s.Approvals), Queue: s.Queued(), Turns: s.Turns, TurnSeq: s.TurnSeq, TurnOpen: s.TurnOpen, Blank: s.Blank,
+		Pending: len(s.Approvals), Queue: s.Queued(), Turns: s.Turns, TurnSeq: s.TurnSeq, StepSeq: s.StepSeq, TurnOpen: s.TurnOpen, Blank: s.Blank,
 	}
 }
 

@@ -202,3 +202,68 @@ func BenchmarkOpen1000Events(b *testing.B) {
 		j.Release(l)
 	}
 }
+
+// populate makes sessions of one open turn each.
+func populate(b *testing.B, dir string, sessions, events int) {
+	b.Helper()
+	store, err := sqlite.Open(b.Context(), dir, sqlite.Options{Synchronous: "normal"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	j := session.NewJournal(store, session.Options{})
+	if err := j.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	for first := 0; first < sessions; first += 50 {
+		var all []session.Creation
+		for i := range 50 {
+			c := session.Creation{Header: session.Header{ID: fmt.Sprint("session-", first+i), AgentPreset: session.PresetRef{ID: "minimal"}}}
+			c.Drafts = append(c.Drafts, session.Draft{Payload: session.Title{Title: "a title"}}, session.Draft{Payload: session.TurnStart{Turn: 1}}, session.Draft{Payload: session.StepStart{Turn: 1, Step: 1}})
+			for n := 3; n < events; n++ { // one long turn, steps of five events
+				if n%5 == 0 {
+					c.Drafts = append(c.Drafts, session.Draft{Payload: session.StepStart{Turn: 1, Step: n}})
+				} else {
+					c.Drafts = append(c.Drafts, toolResult(n))
+				}
+			}
+			all = append(all, c)
+		}
+		logs, err := j.CreateAll(b.Context(), all)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, l := range logs {
+			j.Release(l)
+		}
+	}
+	if err := j.Close(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func BenchmarkListFirstPageOf10000(b *testing.B) {
+	dir := b.TempDir()
+	populate(b, dir, 10_000, 3)
+	j := benchJournal(b, dir)
+	for b.Loop() {
+		if l, err := j.List(context.Background(), session.Query{}); err != nil || len(l.Sessions) != 50 {
+			b.Fatal(len(l.Sessions), err)
+		}
+	}
+}
+
+func BenchmarkRecover1000SessionsOf1000Events(b *testing.B) {
+	for b.Loop() {
+		b.StopTimer()
+		dir := b.TempDir()
+		populate(b, dir, 1000, 1000)
+		b.StartTimer()
+		j := benchJournal(b, dir)
+		got, err := j.Recover(context.Background())
+		b.StopTimer()
+		if err != nil || got.Sessions != 1000 {
+			b.Fatal(got, err)
+		}
+		b.StartTimer()
+	}
+}

@@ -49,7 +49,7 @@ func scanInfo(row interface{ Scan(...any) error }) (n int64, i session.Info, err
 	var labels, group string
 	err = row.Scan(&n, &i.ID, &header, &group, &i.Title, &i.Preset.ID, &i.Preset.Hash, &i.LastSeq, &i.LastHash, &i.UpdatedAt, &i.Usage.InputTokens,
 		&i.Usage.OutputTokens, &i.Usage.CacheReadTokens, &i.Usage.CacheWriteTokens, &i.Usage.ReasoningTokens, &i.Pending, &i.Queue, &i.Turns,
-		&i.TurnSeq, &i.TurnOpen, &i.Blank, &i.Model.Provider, &i.Model.Model, &i.Archived, &labels, &i.Damage)
+		&i.TurnSeq, &i.StepSeq, &i.TurnOpen, &i.Blank, &i.Model.Provider, &i.Model.Model, &i.Archived, &labels, &i.Damage)
 	if err != nil {
 		return 0, i, err
 	}

@@ -32,7 +32,7 @@ type writer struct {
 }
 
 const sessionColumns = `header, grp, title, preset, preset_hash, last_seq, last_hash, updated_at, usage_input, usage_output, usage_read,
-	usage_write, usage_reasoning, pending, queue, turns, turn_seq, turn_open, blank, model_provider, model_id, archived, labels, damage`
+	usage_write, usage_reasoning, pending, queue, turns, turn_seq, step_seq, turn_open, blank, model_provider, model_id, archived, labels, damage`
 
 func openWriter(ctx context.Context, path string, p pragmas) (_ *writer, err error) {
 	w := &writer{}
@@ -53,12 +53,12 @@ func openWriter(ctx context.Context, path string, p pragmas) (_ *writer, err err
 		{&w.epoch, "SELECT value FROM meta WHERE name = 'epoch'"},
 		{&w.setEpoch, "UPDATE meta SET value = ? WHERE name = 'epoch'"},
 		{&w.insertSession, "INSERT INTO session (n, id, " + sessionColumns + ") VALUES ((SELECT coalesce(max(n), 0) + 1 FROM session), " +
-			"?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
+			"?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
 		{&w.updateSession, `UPDATE session SET title = ?, preset = ?, preset_hash = ?, last_seq = ?, last_hash = ?, updated_at = ?, usage_input = ?,
-			usage_output = ?, usage_read = ?, usage_write = ?, usage_reasoning = ?, pending = ?, queue = ?, turns = ?, turn_seq = ?, turn_open = ?,
+			usage_output = ?, usage_read = ?, usage_write = ?, usage_reasoning = ?, pending = ?, queue = ?, turns = ?, turn_seq = ?, step_seq = ?, turn_open = ?,
 			blank = ?, model_provider = ?, model_id = ?, archived = ?, labels = ?, damage = ? WHERE n = ?`},
 		{&w.updateFacts, `UPDATE session SET last_seq = ?, last_hash = ?, updated_at = ?, usage_input = ?, usage_output = ?, usage_read = ?,
-			usage_write = ?, usage_reasoning = ?, pending = ?, queue = ?, turns = ?, turn_seq = ?, turn_open = ?, blank = ? WHERE n = ?`},
+			usage_write = ?, usage_reasoning = ?, pending = ?, queue = ?, turns = ?, turn_seq = ?, step_seq = ?, turn_open = ?, blank = ? WHERE n = ?`},
 		{&w.deleteSession, "DELETE FROM session WHERE n = ?"},
 		{&w.findSession, "SELECT n FROM session WHERE id = ?"},
 		{&w.insertEvent, "INSERT INTO event (key, body) VALUES (?, ?)"},
@@ -385,7 +385,7 @@ func (s *Store) rowFor(w *writer, c *session.Change, p *pending) (int64, error) 
 	}
 	if i := c.Info; c.FactsOnly {
 		return n, w.exec(w.updateFacts, i.LastSeq, i.LastHash, i.UpdatedAt, i.Usage.InputTokens, i.Usage.OutputTokens, i.Usage.CacheReadTokens,
-			i.Usage.CacheWriteTokens, i.Usage.ReasoningTokens, int64(i.Pending), int64(i.Queue), int64(i.Turns), i.TurnSeq, flag(i.TurnOpen), flag(i.Blank), n)
+			i.Usage.CacheWriteTokens, i.Usage.ReasoningTokens, int64(i.Pending), int64(i.Queue), int64(i.Turns), i.TurnSeq, i.StepSeq, flag(i.TurnOpen), flag(i.Blank), n)
 	}
 	args, err := updateArgs(c.Info)
 	if err != nil {
@@ -435,7 +435,7 @@ func updateArgs(i *session.Info) ([]driver.Value, error) {
 	}
 	return append(make([]driver.Value, 0, 28),
 		i.Title, i.Preset.ID, i.Preset.Hash, i.LastSeq, i.LastHash, i.UpdatedAt, i.Usage.InputTokens, i.Usage.OutputTokens, i.Usage.CacheReadTokens,
-		i.Usage.CacheWriteTokens, i.Usage.ReasoningTokens, int64(i.Pending), int64(i.Queue), int64(i.Turns), i.TurnSeq, flag(i.TurnOpen),
+		i.Usage.CacheWriteTokens, i.Usage.ReasoningTokens, int64(i.Pending), int64(i.Queue), int64(i.Turns), i.TurnSeq, i.StepSeq, flag(i.TurnOpen),
 		flag(i.Blank), i.Model.Provider, i.Model.Model, flag(i.Archived), labels, i.Damage), nil
 }
 

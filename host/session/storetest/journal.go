@@ -299,6 +299,58 @@ func journal(t *testing.T, open Opener) {
 		audit(t, j, l)
 	})
 
+	t.Run("viewers that come and go", func(t *testing.T) {
+		j := openJournal(t, open, subdir(t), session.Options{})
+		l := create(t, j, "a", turn(1)...)
+		const viewers, total = 8, 600
+		lists := make([][]string, viewers)
+		var readers sync.WaitGroup
+		for v := range lists {
+			readers.Go(func() {
+				for visit := 1; len(lists[v]) < total; visit++ {
+					// Every visit is a new connection: from the cursor, for some events, sometimes on a log that nobody has open.
+					one, err := j.View(ctx, "a")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					seen := 0
+					for e, err := range one.Follow(ctx, int64(len(lists[v]))-1) {
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						lists[v] = append(lists[v], fmt.Sprint(e.Seq, " ", e.Prev))
+						if seen++; seen == 1+(visit*7+v)%40 || len(lists[v]) == total {
+							break
+						}
+					}
+					j.Release(one)
+				}
+			})
+		}
+		for n := 2; l.State().LastSeq < total-1; n++ {
+			put(t, l, turn(n)...)
+		}
+		readers.Wait()
+		var want []string
+		for after := int64(-1); len(want) < total; {
+			page, err := j.Read(ctx, "a", after, 0, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range page.Events {
+				want = append(want, fmt.Sprint(e.Seq, " ", e.Prev))
+				after = e.Seq
+			}
+		}
+		for v, list := range lists {
+			if !slices.Equal(list, want[:total]) {
+				t.Errorf("viewer %d saw another list than the store has", v)
+			}
+		}
+	})
+
 	t.Run("one log for an id", func(t *testing.T) {
 		j := openJournal(t, open, subdir(t), session.Options{})
 		j.Release(create(t, j, "a", turn(1)...))
