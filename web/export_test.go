@@ -2,10 +2,16 @@ package web
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
 )
+
+// Hurry shortens the time that a slow reader is given.
+func Hurry(s *Server, write, grace time.Duration) {
+	s.patience.WriteTimeout, s.patience.WriteGrace = write, grace
+}
 
 // Document is the API's document.
 func Document(s *Server) *huma.OpenAPI { return s.api().OpenAPI() }

@@ -63,7 +63,7 @@ func (s *Server) openStream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	conn, err := socket.Accept(w, r, socket.Options{Protocol: streamProtocol})
+	conn, err := socket.Accept(w, r, s.patience)
 	if err != nil {
 		return // Accept has answered
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/dsh-web/dsh-web/host"
 	"github.com/dsh-web/dsh-web/web/guard"
+	"github.com/dsh-web/dsh-web/web/socket"
 )
 
 // Config is what a Server is made of.
@@ -72,6 +73,8 @@ type Server struct {
 
 	sockets *slots
 	streams *slots
+	// patience is how long a socket's reader may be slow; see socket.Options.
+	patience socket.Options
 	// stopping ends what would go on for ever: sockets, streams, waits.
 	stopping context.Context
 	stop     context.CancelFunc
@@ -93,6 +96,7 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, host: cfg.Host, base: base, keys: cfg.Keys, log: cfg.Logger,
 		conns:   guard.NewConns(cfg.Limits.Connections, cfg.Limits.Heads),
 		sockets: newSlots(cfg.Limits.Sockets, 512), streams: newSlots(cfg.Limits.Streams, 512),
+		patience: socket.Options{Protocol: streamProtocol},
 	}
 	s.stats = newMetrics(s)
 	s.guard, err = guard.New(guard.Config{Keys: cfg.Keys, Hosts: cfg.Hosts, Logger: cfg.Logger, Observe: s.stats.request})
