@@ -412,6 +412,23 @@ func TestFastPath(t *testing.T) {
 	})
 }
 
+// A string under the right name in the wrong place isn't taken for the text, and an event that does more isn't cut short.
+func TestFastPathIsNotFooled(t *testing.T) {
+	var pieces []string
+	for _, s := range []string{"a", "b", "c"} {
+		pieces = append(pieces,
+			fmt.Sprintf(`{"type":"content_block_delta","index":0,"x":{"text":%q},"delta":{"type":"text_delta","text":"1"}}`, s),
+			fmt.Sprintf(`{"type":"content_block_delta","index":0,"delta":{"text":%q,"type":"text_delta","text":"2"}}`, s),
+			fmt.Sprintf(`{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":%q}}`, s))
+	}
+	all := append([]string{start, textStart, `{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}`}, pieces...)
+	resp, _, err := ask(t, adapter(serve(t, ok(append(all, finish("end_turn"), end)...)), wire.Clocks{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, resp.Content, []model.Block{model.Text("121212"), model.Text("abc")})
+}
+
 // FuzzEvents: any events give an answer or a typed error, never a panic, and what was streamed is what is kept.
 func FuzzEvents(f *testing.F) {
 	f.Add(strings.Join(sse(start, textStart, text(0, "he"), finish("end_turn"), end), ""))

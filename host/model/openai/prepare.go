@@ -11,7 +11,9 @@ import (
 
 // Prepare encodes r. See model.Adapter.
 func (a *Adapter) Prepare(r model.Request) (*model.Prepared, error) {
-	d, _ := dialect(a.cfg.BaseURL(), a.cfg.Dialect)
+	base := a.cfg.BaseURL()
+	d, _ := dialect(base, a.cfg.Dialect)
+	padded := pads(base)
 	history := wire.History(r.Messages, nil)
 	e := encoder{Body: wire.NewBody(r), dialect: d, images: a.cfg.Images, reasoning: reasoningFor(d, history, r.RepairReasoning), first: true}
 	e.Raw(`{"model":`)
@@ -43,7 +45,11 @@ func (a *Adapter) Prepare(r model.Request) (*model.Prepared, error) {
 			e.Raw("}}")
 		})
 	}
-	e.Raw(`,"stream":true,"stream_options":{"include_usage":true}`)
+	e.Raw(`,"stream":true,"stream_options":{"include_usage":true`)
+	if padded {
+		e.Raw(`,"include_obfuscation":false`)
+	}
+	e.Raw("}")
 	ours := e.parameters(r, a.cfg.CaptureTokens)
 	if err := e.Parameters(ours, r.Params, "model", "messages", "tools", "stream", "stream_options"); err != nil {
 		return nil, err

@@ -97,8 +97,8 @@ func TestDialects(t *testing.T) {
 		set       model.Dialect
 		has, not  []string
 	}{
-		{"plain", "http://h/v1", model.Dialect{}, []string{`"max_tokens":5`, `"role":"system"`, `"reasoning_content":"r"`, `"reasoning_effort":"low"`, `"content":""`}, nil},
-		{"openai", "https://api.openai.com/v1", model.Dialect{}, []string{`"max_completion_tokens":5`, `"role":"developer"`}, []string{"reasoning_content", `"max_tokens"`}},
+		{"plain", "http://h/v1", model.Dialect{}, []string{`"max_tokens":5`, `"role":"system"`, `"reasoning_content":"r"`, `"reasoning_effort":"low"`, `"content":""`}, []string{"obfuscation"}},
+		{"openai", "https://api.openai.com/v1", model.Dialect{}, []string{`"max_completion_tokens":5`, `"role":"developer"`, `"include_obfuscation":false`}, []string{"reasoning_content", `"max_tokens"`}},
 		{"azure", "https://x.openai.azure.com/openai", model.Dialect{}, []string{`"max_completion_tokens":5`}, []string{"reasoning_content"}},
 		{"not openai", "https://api.openai.com.evil.example/v1", model.Dialect{}, []string{`"max_tokens":5`}, nil},
 		{"openrouter", "https://openrouter.ai/api/v1", model.Dialect{}, []string{`"reasoning":{"effort":"low"}`, `"reasoning":"r"`}, []string{"reasoning_effort"}},

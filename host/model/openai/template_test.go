@@ -72,6 +72,21 @@ func checkMatch(t *testing.T, tmpl *templates, i int, s string) {
 	}
 }
 
+// A string under the right name in the wrong place isn't taken for the text.
+func TestWrongPlacesAreNotLearned(t *testing.T) {
+	for _, shape := range []string{
+		`{"choices":[{"delta":{"content":%q,"content":"x"}}]}`,
+		`{"x":{"content":%q},"choices":[{"delta":{"content":"x"}}]}`,
+		`{"choices":[{"index":1,"delta":{"content":%q}},{"index":0,"delta":{"content":"x"}}]}`,
+		`{"choices":[{"delta":{"reasoning":%q,"reasoning_content":"x"}}]}`,
+	} {
+		var tmpl templates
+		for i, s := range []string{"a", "b", "c"} {
+			checkMatch(t, &tmpl, i, fmt.Sprintf(shape, s))
+		}
+	}
+}
+
 func TestTemplatesHit(t *testing.T) {
 	for _, shape := range shapes[:7] {
 		var tmpl templates

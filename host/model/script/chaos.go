@@ -21,8 +21,10 @@ func Chaos(o Options) Source {
 		if shell == "" && len(r.Tools) > 0 {
 			shell = r.Tools[0].Name
 		}
-		// A retry carries the same history, so only the call's number tells it from the first attempt: it gives how many calls failed so far.
+		// A retry carries the same history, so only the call's number tells it from the first attempt: it gives how many calls failed so far, or
+		// since an agent that was resumed began to count anew.
 		failed := r.Call - 1 - asked(r.Messages)
+		third := (failed%3 + 3) % 3
 		n := asked(r.Messages[after:])
 		if shell == "" {
 			n += 100 // no tools: only the troubles of text
@@ -34,16 +36,16 @@ func Chaos(o Options) Source {
 			return append(Turn(t.speak("Now two calls with one id, which was used before. ")), command("chaos", shell, "echo two"), command("chaos", shell, "echo three")), nil
 		case n == 2:
 			return append(Turn(t.speak("Now a tool that doesn't exist. ")), Call("", "no_such_tool", `{}`)), nil
-		case n == 3 && failed%3 == 0:
+		case n == 3 && third == 0:
 			return append(Turn(t.speak("This answer is cut in the mid")), Cut()), nil
 		case n == 3:
 			return append(Turn(t.speak("After the cut the answer came whole. Next a stall. ")), command("", shell, "echo four")), nil
-		case n == 4 && failed%3 == 1:
+		case n == 4 && third == 1:
 			return append(Turn(t.speak("A stall follows. ")), Pause(stall),
 				Fail(&model.Error{Code: model.CodeTimeout, Message: "the script stalled for " + stall.String()})), nil
 		case n == 4:
 			return append(Turn(t.speak("The stall is over. Next the server is overloaded. ")), command("", shell, "echo five")), nil
-		case n == 5 && failed%3 == 2, n == 100 && failed%2 == 0:
+		case n == 5 && third == 2, n == 100 && failed%2 == 0:
 			return Turn{Fail(&model.Error{Code: model.CodeServer, Status: 529, Message: "the script is overloaded"})}, nil
 		}
 		return append(Turn(t.speak("That was all the trouble for this message; the answer ends at its length li")), Stop(model.StopMaxTokens)), nil

@@ -59,6 +59,7 @@ func TestReader(t *testing.T) {
 		{"the type is for one event", "event: x\ndata: a\n\ndata: b\n\n", []event{{"x", "a"}, {"", "b"}}},
 		{"a type without data is dropped", "event: x\n\ndata: b\n\n", []event{{"", "b"}}},
 		{"multi-line", "data: {\"a\":\ndata: 1}\n\n", []event{{"", "{\"a\":\n1}"}}},
+		{"multi-line, CRLF", "data: {\"a\":\r\ndata: 1}\r\n\r\n", []event{{"", "{\"a\":\n1}"}}},
 		{"no empty lines", "data: {\"a\":1}\ndata: {\"b\":2}\ndata: [DONE]\n", []event{{"", `{"a":1}`}, {"", `{"b":2}`}, {"", "[DONE]"}}},
 		{"no empty lines, with types", "event: x\ndata: {\"a\":1}\nevent: y\ndata: {\"b\":2}\n", []event{{"x", `{"a":1}`}, {"y", `{"b":2}`}}},
 		{"empty data", "data\n\ndata:\n\n", []event{{"", ""}, {"", ""}}},
