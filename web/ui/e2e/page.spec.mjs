@@ -56,8 +56,10 @@ test('a browser that is not logged in is told how', async (t) => {
   await page.context().close();
 });
 
-test('pick minimal, send, watch two calls and an edit stream in; reload in mid-turn; a second tab', async () => {
-  const page = await open('?preset=minimal&workspace=/tmp/xyz');
+test('pick minimal, send, watch two calls and an edit stream in; reload in mid-turn; a second tab', async (t) => {
+  const slow = await startFixture(t, { delay: 100 });
+  const page = await openPage(browser);
+  await page.goto(`${slow.url}?preset=minimal&workspace=/tmp/xyz`);
   assert.equal(await page.getByRole('textbox', { name: 'Workspace' }).inputValue(), '/tmp/xyz');
   assert.equal(await page.getByRole('radio', { name: /Minimal/ }).isChecked(), true);
   await page.getByText('Full access').first().waitFor();
