@@ -390,6 +390,12 @@ func TestEventsOverSSE(t *testing.T) {
 		}
 		return ids
 	}
+	for id, code := range map[string]string{"1000": "cursor-ahead", "x": "validation"} {
+		a := r.send("GET", "/api/v1/sessions/one/events", nil, map[string]string{"Authorization": "Bearer " + r.token, "Accept": "text/event-stream", "Last-Event-ID": id})
+		if a.status != 422 || a.code() != code {
+			t.Errorf("Last-Event-ID %s: %d %s", id, a.status, a.body)
+		}
+	}
 	if ids := read(nil, n); len(ids) != n || ids[0] != "0" || ids[n-1] != fmt.Sprint(n-1) {
 		t.Errorf("ids %v", ids)
 	}
@@ -553,7 +559,7 @@ func TestMetrics(t *testing.T) {
 	r := newRig(t, options{})
 	r.want(200, "GET", "/host", nil, nil)
 	a := r.send("GET", "/metrics", nil, nil)
-	for _, want := range []string{`dsh_http_requests_total{method="GET",route="/api/v1/host",status="200"} 1`, "dsh_sessions_live 0", "process_resident_memory_bytes"} {
+	for _, want := range []string{`dsh_http_requests_total{method="GET",route="/api/v1/host",status="200"} 1`, "dsh_sessions_live 0", `dsh_sessions{status="running"} 0`, "process_resident_memory_bytes"} {
 		if !bytes.Contains(a.body, []byte(want)) {
 			t.Errorf("metrics lack %s", want)
 		}

@@ -76,6 +76,13 @@ func (s *Server) events(ctx context.Context, in *eventsIn) (*eventsOut, error) {
 			h.Release()
 			return nil, tooMany("streams")
 		}
+		if in.After.set { // or else a wrong cursor would be told in a stream that began well
+			if _, err := h.Log().Read(ctx, in.After.value, 1, 1); err != nil {
+				release()
+				h.Release()
+				return nil, err
+			}
+		}
 		return &eventsOut{func(c huma.Context) {
 			defer h.Release()
 			defer release()

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -8,6 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/dsh-web/dsh-web/host"
+	"github.com/dsh-web/dsh-web/host/session"
 )
 
 // metrics counts what this server does, in a registry of its own.
@@ -32,6 +36,7 @@ func newMetrics(s *Server) *metrics {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "dsh_http_connections", Help: "Open connections."}, func() float64 { return float64(s.conns.Open()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "dsh_sessions_live", Help: "Agents in memory."}, func() float64 { return float64(s.host.Report().Live) }),
 	)
+	r.MustRegister(sessionStates{s})
 	m.Handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 	return m
 }
@@ -44,3 +49,30 @@ func (m *metrics) request(route, method string, status int, took time.Duration) 
 func (m *metrics) stream(n int) { m.streams.Add(float64(n)) }
 
 func (m *metrics) delta(n int) { m.live.Add(float64(n)) }
+
+// sessionStates counts sessions when it is asked: the store knows them, so nothing is kept here.
+type sessionStates struct{ server *Server }
+
+// countedSessions bounds what one look counts.
+const countedSessions = 1000
+
+func (c sessionStates) desc() *prometheus.Desc {
+	return prometheus.NewDesc("dsh_sessions", "Sessions that run or are damaged, counted up to 1,000.", []string{"status"}, nil)
+}
+
+// Describe names the one metric.
+func (c sessionStates) Describe(out chan<- *prometheus.Desc) { out <- c.desc() }
+
+// Collect counts.
+func (c sessionStates) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	for _, status := range []string{host.StatusRunning, host.StatusDamaged} {
+		list, err := c.server.host.List(ctx, session.Query{Status: status, Limit: countedSessions})
+		if err != nil {
+			out <- prometheus.NewInvalidMetric(c.desc(), err)
+			return
+		}
+		out <- prometheus.MustNewConstMetric(c.desc(), prometheus.GaugeValue, float64(len(list.Sessions)), status)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -44,6 +45,9 @@ const (
 	MaxJSON      = 1 << 20 // bytes
 	MaxJSONDepth = 64
 )
+
+// bytesFactor is how much more time than a JSON body an upload is given.
+const bytesFactor = 10
 
 // Rule classifies one route.
 type Rule struct {
@@ -169,8 +173,25 @@ func (g *Guard) Handler(rule Rule, next http.Handler) http.Handler {
 		if who.ID != "" {
 			r = r.WithContext(context.WithValue(r.Context(), whoKey{}, who))
 		}
+		defer g.caught(id, rule, rec)
 		next.ServeHTTP(out, r)
 	})
+}
+
+// caught turns a handler's panic into a logged failure of its request alone. http.ErrAbortHandler goes on: it cuts an answer short on purpose.
+func (g *Guard) caught(id string, rule Rule, rec *recorder) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v == http.ErrAbortHandler {
+		panic(v)
+	}
+	g.log.Error("a handler panicked", "id", id, "route", rule.Route, "panic", v, "stack", string(debug.Stack()))
+	if rec.status != 0 {
+		panic(http.ErrAbortHandler) // the answer has begun, or is no longer HTTP
+	}
+	WriteProblem(rec, Problem{Status: http.StatusInternalServerError, Code: "internal", Detail: "The host failed; its log says why, under this answer's X-Request-Id."})
 }
 
 // Refused answers requests that match no route: same headers, same log.
@@ -238,12 +259,15 @@ func (g *Guard) prepare(rule Rule, w http.ResponseWriter, r *http.Request) *Prob
 	if !rule.Stream && rule.Access != Upgrade {
 		until = time.Now().Add(g.write)
 	}
+	if rule.Body == Bytes {
+		until = until.Add(bytesFactor * g.body)
+	}
 	_ = rc.SetWriteDeadline(until) // a writer without deadlines (tests) has none to set
 	switch rule.Body {
 	case JSON:
 		return g.readJSON(rc, w, r)
 	case Bytes:
-		_ = rc.SetReadDeadline(time.Now().Add(10 * g.body))
+		_ = rc.SetReadDeadline(time.Now().Add(bytesFactor * g.body))
 		r.Body = http.MaxBytesReader(w, r.Body, rule.MaxBytes)
 	}
 	return nil

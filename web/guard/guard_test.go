@@ -60,6 +60,7 @@ func newSite(t testing.TB, hosts ...string) *site {
 	mux.Handle("/bytes", g.Handler(guard.Rule{Route: "/bytes", Access: guard.Owner, Body: guard.Bytes, MaxBytes: 10, API: true}, reached))
 	mux.Handle("/metrics", g.Handler(guard.Rule{Route: "/metrics", Access: guard.Loopback}, reached))
 	mux.Handle("/socket", g.Handler(guard.Rule{Route: "/socket", Access: guard.Upgrade}, reached))
+	mux.Handle("/panic", g.Handler(guard.Rule{Route: "/panic", Access: guard.Open}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("oops") })))
 	mux.Handle("/nobody", g.Handler(guard.Rule{Route: "/nobody"}, reached))
 	mux.Handle("/", g.Refused(guard.Problem{Status: 404, Code: "route-not-found"}))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -341,6 +342,20 @@ func TestHeaders(t *testing.T) {
 		if path != "/open" && path != "/nobody" && h.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: Cache-Control %q", path, h.Get("Cache-Control"))
 		}
+	}
+}
+
+func TestPanicEndsOneRequest(t *testing.T) {
+	s := newSite(t)
+	if status, code := s.do(t, call{path: "/panic"}); status != 500 || code != "internal" {
+		t.Errorf("%d %s", status, code)
+	}
+	if status, _ := s.do(t, call{path: "/open"}); status != 200 {
+		t.Errorf("%d", status)
+	}
+	s.client.CloseIdleConnections()
+	if !strings.Contains(s.log.String(), "oops") {
+		t.Error("nobody was told")
 	}
 }
 
