@@ -147,6 +147,13 @@ func (j *Journal) Epoch() int64 {
 	return j.epoch
 }
 
+// Queued counts the updates that wait for the next commit.
+func (j *Journal) Queued() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.queue)
+}
+
 // Pin is the composition that a session was given, as bytes.
 type Pin []byte
 

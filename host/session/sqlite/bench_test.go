@@ -16,12 +16,16 @@ import (
 )
 
 func benchJournal(b *testing.B, dir string) *session.Journal {
+	return countingJournal(b, dir, nil)
+}
+
+func countingJournal(b *testing.B, dir string, committed func([]session.Committed)) *session.Journal {
 	b.Helper()
 	store, err := sqlite.Open(b.Context(), dir, sqlite.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	j := session.NewJournal(store, session.Options{})
+	j := session.NewJournal(store, session.Options{AfterCommit: committed})
 	if err := j.Start(b.Context()); err != nil {
 		b.Fatal(err)
 	}
@@ -43,7 +47,13 @@ func toolResult(i int) session.Draft {
 func BenchmarkAppend50Sessions(b *testing.B) {
 	for _, perUpdate := range []int{1, 3} {
 		b.Run(fmt.Sprintf("events=%d", perUpdate), func(b *testing.B) {
-			j := benchJournal(b, b.TempDir())
+			commits, events := 0, 0
+			j := countingJournal(b, b.TempDir(), func(all []session.Committed) {
+				commits++
+				for _, c := range all {
+					events += len(c.Events)
+				}
+			})
 			var logs []*session.Log
 			for i := range 50 {
 				l, err := j.Create(b.Context(), session.Header{ID: fmt.Sprint("s", i)}, nil, session.Draft{Payload: session.TurnStart{Turn: 1}})
@@ -69,6 +79,7 @@ func BenchmarkAppend50Sessions(b *testing.B) {
 				})
 			}
 			wg.Wait()
+			b.ReportMetric(float64(events)/float64(commits), "events/commit")
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -652,6 +653,64 @@ func faults(t *testing.T, open Opener) {
 		put(t, l, turn(1)...)
 		audit(t, j, l)
 		create(t, j, "b")
+	})
+
+	t.Run("what is queued over all sessions is one commit", func(t *testing.T) {
+		const sessions = 20
+		f := &faulty{}
+		busy, gate := make(chan struct{}), make(chan struct{})
+		var sizes []int
+		j := openJournal(t, func(dir string) (session.Store, error) {
+			s, err := open(dir)
+			f.Store = s
+			return f, err
+		}, subdir(t), session.Options{AfterCommit: func(c []session.Committed) {
+			if c[0].Info.Title == "gate" {
+				close(busy)
+				<-gate
+			}
+			sizes = append(sizes, len(c))
+		}})
+		first := create(t, j, "first")
+		var logs []*session.Log
+		for i := range sessions {
+			logs = append(logs, create(t, j, fmt.Sprint("s", i)))
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { put(t, first, session.Title{Title: "gate"}) })
+		<-busy
+		ran := make(chan struct{}, 4*sessions)
+		for _, l := range logs {
+			wg.Go(func() {
+				_, err := l.Update(ctx, func(session.State) ([]session.Draft, error) {
+					ran <- struct{}{}
+					return drafts(session.Title{Title: "a"}, session.Title{Title: "b"}), nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		// All are queued once the journal says so; the committer is held meanwhile.
+		for j.Queued() < sessions {
+			runtime.Gosched()
+		}
+		f.mu.Lock()
+		before := f.n
+		f.mu.Unlock()
+		close(gate)
+		wg.Wait()
+		f.mu.Lock()
+		commits := f.n - before
+		f.mu.Unlock()
+		if commits != 1 || sizes[len(sizes)-1] != sessions {
+			t.Errorf("%d commits, the last of %d sessions", commits, sizes[len(sizes)-1])
+		}
+		for _, l := range logs {
+			if l.State().LastSeq != 1 {
+				t.Errorf("%s ends at %d", l.ID(), l.State().LastSeq)
+			}
+		}
 	})
 
 	t.Run("one session's trouble is its own", func(t *testing.T) {
