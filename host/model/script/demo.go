@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -37,7 +38,7 @@ const (
 func Demo(o Options) Source {
 	return func(r model.Request) (Turn, error) {
 		text, after, again := lastUser(r.Messages)
-		t := tour{options: o, kit: kitOf(r.Tools), results: results(r.Messages[after:])}
+		t := tour{options: o, kit: kitOf(r.Tools), results: results(r.Messages[after:]), workspace: workspace(r)}
 		if plan := instructions(text); plan != nil {
 			return t.follow(plan, asked(r.Messages[after:])), nil
 		}
@@ -66,6 +67,23 @@ func asked(messages []model.Message) int {
 		}
 	}
 	return n
+}
+
+// workspace finds the directory that the system text or a message of the host names as the workspace, "" when none does.
+func workspace(r model.Request) string {
+	texts := []string{r.System}
+	for _, m := range r.Messages {
+		if m.Source.Kind == model.SourceHost {
+			texts = append(texts, m.Text())
+		}
+	}
+	named := regexp.MustCompile(`(?i)(?:workspace|directory)[^/\n]{0,40}(/[^\s"'` + "`" + `,;]+)`)
+	for _, text := range slices.Backward(texts) {
+		if m := named.FindStringSubmatch(text); m != nil {
+			return strings.TrimRight(m[1], ".")
+		}
+	}
+	return ""
 }
 
 type result struct {
@@ -120,9 +138,10 @@ func instructions(text string) []instruction {
 
 // tour makes turns for one request.
 type tour struct {
-	options Options
-	kit     kit
-	results []result
+	options   Options
+	kit       kit
+	results   []result
+	workspace string
 }
 
 // speak streams text word by word.
@@ -217,44 +236,47 @@ func (t tour) show(n int, again bool) Turn {
 		opening = says("again")
 	}
 	var stops []stop
-	if look := t.kit.run("pwd && ls -a | head -n 30"); look != nil {
+	look := t.kit.look()
+	if look != nil {
 		stops = append(stops, stop{opening, look})
 		opening = ""
 	}
-	if dir, listing := t.seen(); dir != "" || !t.kit.hasShell() {
-		file := path.Join("/tmp", demoFile)
-		if dir != "" {
-			file = path.Join(dir, demoFile)
-		}
+	if dir, listing := t.seen(look != nil); dir != "" {
+		file := path.Join(dir, demoFile)
 		text, call := says("create"), t.kit.write(file, says("file")+"\n")
 		if strings.Contains(listing, demoFile) {
 			text, call = says("view"), t.kit.view(file)
 		}
 		if opening != "" {
-			text = opening
+			text, opening = opening+" "+text, ""
 		}
 		if call != nil {
 			stops = append(stops, stop{text, call})
-			opening = ""
 		}
 	}
 	if n < len(stops) {
 		return append(Turn(t.speak(stops[n].text)), *stops[n].call)
 	}
 	text := says("summary")
-	if opening != "" {
-		text = opening + "\n\n" + says("noshell") + "\n\n" + text
+	if len(stops) == 0 {
+		text = strings.Join([]string{says("look"), says("notools"), text}, "\n\n")
 	}
 	return t.speak(text)
 }
 
-// seen reads the first result of this round: the directory that the shell is in, and what is there.
-func (t tour) seen() (dir, listing string) {
-	if !t.kit.hasShell() || len(t.results) == 0 || t.results[0].failed {
+// seen gives the directory to write in and what is there, as far as this round's first look showed it.
+func (t tour) seen(looked bool) (dir, listing string) {
+	if looked && (len(t.results) == 0 || t.results[0].failed) {
 		return "", ""
 	}
-	dir, listing, _ = strings.Cut(t.results[0].text, "\n")
-	dir = strings.TrimSpace(dir)
+	dir = t.workspace
+	if looked {
+		listing = t.results[0].text
+	}
+	if t.kit.shell != "" {
+		dir, listing, _ = strings.Cut(listing, "\n")
+		dir = strings.TrimSpace(dir)
+	}
 	if !path.IsAbs(dir) {
 		return "", ""
 	}
@@ -266,6 +288,7 @@ type kit struct {
 	shell, restarts string // names of tools
 	editor          string // one with commands: create, view
 	writer, reader  offered
+	finder          offered // lists files by a pattern
 }
 
 type offered struct{ name, path, text string }
@@ -290,6 +313,9 @@ func kitOf(tools []model.Tool) kit {
 		}
 		where := has("path", "file_path", "filePath")
 		text := has("content", "text", "file_text")
+		named := func(parts ...string) bool {
+			return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(strings.ToLower(tool.Name), p) })
+		}
 		switch {
 		case where != "" && has("command") != "" && has("file_text") != "":
 			k.editor = tool.Name
@@ -298,16 +324,24 @@ func kitOf(tools []model.Tool) kit {
 			if has("restart") != "" {
 				k.restarts = tool.Name
 			}
-		case where != "" && text != "" && strings.Contains(tool.Name, "write"):
+		case where != "" && text != "" && named("write", "create"):
 			k.writer = offered{tool.Name, where, text}
-		case where != "" && strings.Contains(tool.Name, "read"):
+		case where != "" && named("read", "view"):
 			k.reader = offered{tool.Name, where, ""}
+		case has("files", "pattern", "glob") != "" && named("find", "glob", "list"):
+			k.finder = offered{tool.Name, where, has("files", "pattern", "glob")}
 		}
 	}
 	return k
 }
 
-func (k kit) hasShell() bool { return k.shell != "" }
+// look is a call that shows what is in the workspace.
+func (k kit) look() *Step {
+	if k.shell != "" {
+		return k.run("pwd && ls -a | head -n 30")
+	}
+	return makeCall(k.finder.name, map[string]any{k.finder.text: "*.md"})
+}
 
 func (k kit) run(command string) *Step {
 	return makeCall(k.shell, map[string]any{"command": command})

@@ -32,6 +32,13 @@ var (
 	writes = model.Tool{Name: "write_file", Parameters: json.RawMessage(`{"type":"object","properties":{"file_path":{"type":"string"},"content":{"type":"string"}}}`)}
 )
 
+var standard = []model.Tool{
+	{Name: "create", Parameters: json.RawMessage(`{"type":"object","properties":{"path":{},"file_text":{}}}`)},
+	{Name: "find_files", Parameters: json.RawMessage(`{"type":"object","properties":{"files":{},"path":{}}}`)},
+	{Name: "insert", Parameters: json.RawMessage(`{"type":"object","properties":{"path":{},"insert_line":{},"new_str":{}}}`)},
+	{Name: "view", Parameters: json.RawMessage(`{"type":"object","properties":{"path":{},"view_range":{}}}`)},
+}
+
 func user(s string) model.Message {
 	return model.Message{Role: model.RoleUser, Content: []model.Block{model.Text(s)}, Source: model.Source{Kind: model.SourceUser}}
 }
@@ -192,6 +199,20 @@ func TestDemoTour(t *testing.T) {
 		}
 		if last := lines[len(lines)-1]; last != "end stop" {
 			t.Errorf("%s: %s", name, last)
+		}
+	}
+	// Without a shell the workspace is the one that the host named, and the file tools are used.
+	source := func(r model.Request) (script.Turn, error) {
+		r.System = "You work in the workspace `/work/space`."
+		return script.Demo(script.Options{})(r)
+	}
+	for listing, want := range map[string]string{
+		"nothing":                 `create {"file_text"`,
+		"/work/space/dsh-demo.md": `view {"path":"/work/space/dsh-demo.md"}`,
+	} {
+		_, lines = drive(t, source, standard, "Hello!", func(string, string) (string, bool) { return listing, false })
+		if got := calls(lines); !strings.Contains(got, `find_files {"files":"*.md"}`) || !strings.Contains(got, want) || !strings.Contains(got, "/work/space/dsh-demo.md") {
+			t.Errorf("%s: %s", listing, strings.Join(lines, "\n"))
 		}
 	}
 	// A shell that fails doesn't stop the demo.
