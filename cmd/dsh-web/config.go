@@ -57,8 +57,9 @@ type config struct {
 		Pace time.Duration `koanf:"pace"` // between the demo's pieces of text
 	} `koanf:"demo"`
 
-	data  string // the data directory; it holds the file, so it isn't a key of it
-	uiDev string
+	data   string // the data directory; it holds the file, so it isn't a key of it
+	uiDev  string
+	record string // file for a recording of all model traffic, "" for none
 }
 
 func defaults() map[string]any {

@@ -48,8 +48,9 @@ func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) erro
 	serve := &cobra.Command{Use: "serve", Short: "Start the host (what dsh-web does without a command)", Args: cobra.NoArgs, RunE: app.serve}
 	for _, c := range []*cobra.Command{root, serve} {
 		c.Flags().Bool("open", false, "open a browser on the login URL")
+		c.Flags().String("record", "", "record all model traffic in this new file, for dsh-web replay")
 	}
-	root.AddCommand(serve, app.openCommand(), app.presetsCommand(), app.configCommand(), app.importCommand(), app.viewCommand(), app.versionCommand())
+	root.AddCommand(serve, app.openCommand(), app.presetsCommand(), app.configCommand(), app.importCommand(), app.viewCommand(), app.replayCommand(), app.versionCommand())
 	err := root.ExecuteContext(ctx)
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return nil

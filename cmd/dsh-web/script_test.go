@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"nhooyr.io/websocket"
 
+	"github.com/dsh-web/dsh-web/host/model/script"
 	"github.com/dsh-web/dsh-web/host/proc"
 )
 
@@ -41,6 +43,7 @@ const patience = 60 * time.Second
 //	view FILE                  show a bundle, as dsh-web view does
 //	stop                       stop it as SIGTERM does, and wait
 //	api METHOD PATH [JSON]     one request; prints the status and the body. Fails when the status is 400 or more
+//	modelserver                start a model server that follows the demo's script, and point DEEPSEEK_BASE_URL at it
 //	fetch PATH FILE            one GET, its body into a file
 //	ws SESSION AFTER TYPE      follow the event stream until an event of TYPE; prints one frame a line
 //	await SESSION TYPE [N]     wait until the session's log holds N (1) events of TYPE
@@ -56,7 +59,7 @@ func TestScripts(t *testing.T) {
 			return os.Mkdir(filepath.Join(e.WorkDir, "ws"), 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": cmdServe, "view": cmdView, "fetch": cmdFetch, "stop": cmdStop, "api": cmdAPI, "ws": cmdWS, "await": cmdAwait,
+			"serve": cmdServe, "view": cmdView, "fetch": cmdFetch, "modelserver": cmdModelServer, "stop": cmdStop, "api": cmdAPI, "ws": cmdWS, "await": cmdAwait,
 		},
 	})
 }
@@ -152,6 +155,13 @@ func (h *scriptHost) start(ts *testscript.TestScript, neg bool, args []string) {
 		cancel()
 		ts.Fatalf("%s: nothing printed", args[0])
 	}
+}
+
+func cmdModelServer(ts *testscript.TestScript, _ bool, _ []string) {
+	server := httptest.NewServer(script.NewHandler(script.Demo(script.Options{})))
+	ts.Defer(server.Close)
+	ts.Setenv("DEEPSEEK_BASE_URL", server.URL)
+	ts.Setenv("DEEPSEEK_API_KEY", "sk-recorded-0123456789")
 }
 
 func cmdFetch(ts *testscript.TestScript, neg bool, args []string) {

@@ -26,6 +26,9 @@ func (p *program) serve(cmd *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
+	if c.record, err = cmd.Flags().GetString("record"); err != nil {
+		return err
+	}
 	return p.serveOn(cmd, c, open)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/model/anthropic"
 	"github.com/dsh-web/dsh-web/host/model/openai"
+	"github.com/dsh-web/dsh-web/host/model/replay"
 	"github.com/dsh-web/dsh-web/host/model/script"
 	"github.com/dsh-web/dsh-web/host/model/wire"
 	"github.com/dsh-web/dsh-web/host/proc"
@@ -29,6 +31,8 @@ type server struct {
 	host *host.Host
 	web  *web.Server
 	proc *proc.Instance
+	// wire carries all model traffic.
+	wire *wireTap
 }
 
 // open acquires everything a serving host needs except its listeners.
@@ -50,7 +54,10 @@ func open(ctx context.Context, c *config, lookup func(string) (string, bool), ow
 		return nil, err
 	}
 	keys := credential.New(c.data, lookup)
-	router, err := newRouter(c, keys, own)
+	if s.wire, err = openWire(c.record, own); err != nil {
+		return nil, err
+	}
+	router, err := newRouter(c, keys, s.wire)
 	if err != nil {
 		return nil, err
 	}
@@ -97,17 +104,49 @@ func (s *server) Close(ctx context.Context) error {
 	if s.proc != nil {
 		errs = append(errs, s.proc.Close(ctx))
 	}
+	if s.wire != nil {
+		errs = append(errs, s.wire.Close())
+	}
 	return errors.Join(errs...)
 }
 
-// newRouter wires the configured providers to their wires. A model server can't be this host itself, nor a cloud's metadata address.
-func newRouter(c *config, keys *credential.Store, own []netip.AddrPort) (*model.Router, error) {
-	transport := wire.NewTransport(wire.TransportConfig{Guard: true, Own: func() []netip.AddrPort { return own }})
+// wireTap is the transport of all model traffic, and the recorder in it when one was asked for.
+type wireTap struct {
+	transport *http.Transport
+	file      *replay.File
+}
+
+// openWire makes the transport. A model server can't be this host itself, nor a cloud's metadata address.
+func openWire(record string, own []netip.AddrPort) (*wireTap, error) {
+	w := &wireTap{transport: wire.NewTransport(wire.TransportConfig{Guard: true, Own: func() []netip.AddrPort { return own }})}
+	if record == "" {
+		return w, nil
+	}
+	var err error
+	w.file, err = replay.Create(record, w.transport)
+	return w, err
+}
+
+func (w *wireTap) Close() error {
+	w.transport.CloseIdleConnections()
+	if w.file == nil {
+		return nil
+	}
+	return w.file.Close()
+}
+
+// newRouter wires the configured providers to their wires.
+func newRouter(c *config, keys *credential.Store, w *wireTap) (*model.Router, error) {
+	chat, messages := openai.Config{Transport: w.transport}, anthropic.Config{Transport: w.transport}
+	if w.file != nil {
+		chat = openai.Config{Transport: w.file, Annotate: replay.Annotate}
+		messages = anthropic.Config{Transport: w.file, Annotate: replay.Annotate}
+	}
 	return model.NewRouter(model.Config{
 		Providers: c.Providers, Default: c.DefaultModel, Lookup: keys.Lookup,
 		Kinds: map[string]model.Factory{
-			"openai":         openai.Factory(openai.Config{Transport: transport}),
-			"anthropic":      anthropic.Factory(anthropic.Config{Transport: transport}),
+			"openai":         openai.Factory(chat),
+			"anthropic":      anthropic.Factory(messages),
 			model.KindScript: script.Factory(script.Options{Pause: c.Demo.Pace}),
 		},
 	})

@@ -57,11 +57,15 @@ func openBundle(sessions string) opener {
 			return nil, err
 		}
 		keys := credential.New(c.data, lookup)
-		router, err := newRouter(c, keys, own)
+		w, err := openWire("", own)
 		if err != nil {
 			return nil, errors.Join(err, store.Close())
 		}
-		s := &server{host: host.New(host.Config{
+		router, err := newRouter(c, keys, w)
+		if err != nil {
+			return nil, errors.Join(err, store.Close())
+		}
+		s := &server{wire: w, host: host.New(host.Config{
 			Store: store, Router: router, Credentials: keys, Roster: newRoster(c), DefaultPreset: c.DefaultPreset, ReadOnly: true, Logger: logger,
 		})}
 		if err := s.host.Start(ctx); err != nil {
