@@ -33,7 +33,11 @@ func (h *Host) mount(ctx context.Context, id, workspace string, c *presets.Compo
 	if err != nil {
 		return nil, refuse(CodeWorkspaceInvalid, "The workspace %s can't be opened: %v.", workspace, err)
 	}
-	s, err := presets.AgentScope(h.root, "session "+id, hostFS)
+	name, err := session.FileName(id)
+	if err != nil {
+		return nil, errors.Join(err, closeFS())
+	}
+	s, err := presets.AgentScope(h.root, "session "+name, hostFS)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open agent scope: %w", err), closeFS())
 	}
