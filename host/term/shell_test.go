@@ -608,7 +608,7 @@ func TestKeyboard(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	out := wantOutput(t, ts, "echo $V $PWD; stty size </dev/tty; [ -t 0 ] || echo eof", "person /usr\n40 160\neof\n")
-	if !out.Person || len(out.Idle) != 0 || out.Fresh != nil {
+	if !out.Person || len(bytes.TrimSpace(out.Idle)) != 0 || out.Fresh != nil {
 		t.Errorf("%+v", out)
 	}
 	if out := wantOutput(t, ts, "echo x", "x\n"); out.Person {
