@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,6 +33,13 @@ import (
 
 func TestMain(m *testing.M) {
 	proc.RunKeeperIfAsked()
+	if filepath.Base(os.Args[0]) == "websocat" { // see TestGuide
+		if err := websocat(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	goleak.VerifyTestMain(m)
 }
 
