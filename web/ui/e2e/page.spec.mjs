@@ -79,7 +79,7 @@ test('pick minimal, send, watch two calls and an edit stream in; reload in mid-t
     await tab.locator('.badge', { hasText: 'exit 3' }).waitFor();
     await tab.getByText('Still running in the background').waitFor();
     await tab.locator('.diff__line--add', { hasText: 'another line' }).waitFor();
-    await tab.getByText('summary').waitFor();
+    await tab.locator('strong', { hasText: 'summary' }).waitFor();
     await tab.locator('.header__status', { hasText: 'Idle' }).waitFor();
   }
   const rows = (tab) => tab.locator('.row').allInnerTexts();
@@ -260,7 +260,7 @@ test('offline and back: nothing missed, and the agent never looks stopped', asyn
   await shot(page, 'offline');
   await until('the turn', () => [...slow.host.sessions.values()].every((s) => s.id === 'waiting' || !s.running));
   await page.context().setOffline(false);
-  await page.getByText('summary').waitFor();
+  await page.locator('strong', { hasText: 'summary' }).waitFor();
   await page.getByText('Connection lost').waitFor({ state: 'detached' });
   assert.equal(await page.locator('.tool').count(), 3);
   page.expectQuiet();

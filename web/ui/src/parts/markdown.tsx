@@ -12,11 +12,11 @@ const PieceView = memo(
   (a, b) => a.piece.raw === b.piece.raw && a.piece.token.type === b.piece.token.type && a.colours === b.colours,
 );
 
-export function Markdown({ text }: { text: string }) {
+export function Markdown({ text, breaks = false }: { text: string; breaks?: boolean }) {
   const colours = coloursVersion.value;
   return (
     <div class="md">
-      {pieces(text).map((piece, i) => (
+      {pieces(text, breaks).map((piece, i) => (
         <PieceView key={i} piece={piece} colours={colours} />
       ))}
     </div>

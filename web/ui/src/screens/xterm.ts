@@ -20,7 +20,8 @@ export function openEmulator(place: HTMLElement, onType: (bytes: Uint8Array<Arra
   const terminal = new Terminal({
     rows: 40,
     cols: 160,
-    convertEol: false,
+    // The agent's terminal adds no carriage returns of its own.
+    convertEol: true,
     disableStdin: true,
     scrollback: 5000,
     fontFamily: color('--mono') || 'monospace',

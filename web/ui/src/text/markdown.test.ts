@@ -41,6 +41,10 @@ describe('markdown', () => {
   it('keeps code as it is', () => {
     expect(dom('```sh\necho "<b>"\n```').querySelector('pre code')!.textContent).toBe('echo "<b>"');
   });
+  it('keeps the lines of a person, and joins those of a model', () => {
+    expect(pieces('a\nb', true).map(render).join('')).toContain('<br>');
+    expect(html('a\nb')).not.toContain('<br>');
+  });
   it('draws tables, lists and tasks', () => {
     const box = dom('| a | b |\n|---|---|\n| 1 | 2 |\n\n- [x] done\n- [ ] open\n');
     expect(box.querySelectorAll('td')).toHaveLength(2);

@@ -7,7 +7,6 @@ import { escapeHtml, sanitise } from './sanitise';
 
 const marked = new Marked({
   gfm: true,
-  breaks: false,
   renderer: {
     html({ text }: Tokens.HTML | Tokens.Tag) {
       return escapeHtml(text);
@@ -27,12 +26,17 @@ const marked = new Marked({
 export interface Piece {
   readonly raw: string;
   readonly token: Token;
+  readonly breaks: boolean;
 }
 
-/** The blocks of a text, so that a growing one is drawn again only at its end. */
-export function pieces(text: string): Piece[] {
-  const tokens: TokensList = marked.lexer(text);
-  return tokens.filter((t) => t.type !== 'space' && t.type !== 'def').map((token) => ({ raw: token.raw, token }));
+/**
+ * The blocks of a text, so that a growing one is drawn again only at its end.
+ * People press Enter where they want a new line; `breaks` keeps those.
+ */
+export function pieces(text: string, breaks = false): Piece[] {
+  // Options of one call; the renderer above stays.
+  const tokens: TokensList = marked.lexer(text, { gfm: true, breaks });
+  return tokens.filter((t) => t.type !== 'space' && t.type !== 'def').map((token) => ({ raw: token.raw, token, breaks }));
 }
 
 /** Rows leave the document and come back as the reader scrolls; their HTML is kept. */
@@ -47,7 +51,7 @@ export function render(piece: Piece): string {
     kept.clear();
     keptFor = colours;
   }
-  const key = `${piece.token.type}\n${piece.raw}`;
+  const key = `${piece.token.type} ${piece.breaks}\n${piece.raw}`;
   const known = kept.get(key);
   if (known !== undefined) return known;
   const html = sanitise(marked.parser([piece.token]));

@@ -18,7 +18,7 @@ export function UserMessage({ item, session }: { item: UserItem; session: string
     <article class={`message message--${item.source === 'user' ? 'user' : 'host'}`} aria-label={name}>
       <Meta name={name} time={item.time} session={session} seq={item.seq} text={() => plainText(item.content)} />
       <div class="message__body">
-        <Content blocks={item.content} markdown={item.source === 'user'} />
+        <Content blocks={item.content} markdown={item.source === 'user'} breaks />
       </div>
     </article>
   );
@@ -60,14 +60,14 @@ export function LiveMessage({ block }: { block: LiveBlock }) {
   );
 }
 
-function Content({ blocks, markdown }: { blocks: readonly Block[]; markdown: boolean }) {
+function Content({ blocks, markdown, breaks = false }: { blocks: readonly Block[]; markdown: boolean; breaks?: boolean }) {
   return (
     <>
       {blocks.map((block, i) => {
         switch (block.type) {
           case 'text':
             if (block.text.trim() === '') return null;
-            return markdown ? <Markdown key={i} text={block.text} /> : <pre class="plain" key={i}>{block.text}</pre>;
+            return markdown ? <Markdown key={i} text={block.text} breaks={breaks} /> : <pre class="plain" key={i}>{block.text}</pre>;
           case 'reasoning':
             return block.text.trim() ? <Reasoning key={i} text={block.text} /> : null;
           case 'image':
