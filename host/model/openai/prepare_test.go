@@ -74,6 +74,11 @@ func TestUnsetParametersAreAbsent(t *testing.T) {
 	same(t, string(p.Body), `{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true,"stream_options":{"include_usage":true}}`)
 }
 
+func TestToolWithoutParameters(t *testing.T) {
+	p := prepare(t, offline(), model.Request{Tools: []model.Tool{{Name: "now"}}})
+	same(t, string(p.Tools), `[{"type":"function","function":{"name":"now","description":"","parameters":{"type":"object","properties":{}}}}]`)
+}
+
 func TestReservedParameters(t *testing.T) {
 	for _, name := range []string{"messages", "model", "tools", "stream"} {
 		_, err := offline().Prepare(model.Request{Params: map[string]json.RawMessage{name: json.RawMessage("1")}})

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/model/openai"
 	"github.com/dsh-web/dsh-web/host/model/replay"
 	"github.com/dsh-web/dsh-web/host/model/script"
+	"github.com/dsh-web/dsh-web/host/model/wire"
 )
 
 // converse runs a small agent against the adapter until an answer makes no calls, and returns everything that came of it.
@@ -104,4 +106,30 @@ func TestTokensOfAWholeSession(t *testing.T) {
 	}
 	same(t, string(resp.Tokens), `{"prompt_token_ids":[115,10,117,115,101,114,58,115,97,121,58,32,104,233],"chunks":[{"token_ids":[]},{"token_ids":[104,233],"logprobs":`+
 		`{"content":[{"token":"h","logprob":-0.104,"bytes":null,"top_logprobs":[]},{"token":"é","logprob":-0.233,"bytes":null,"top_logprobs":[]}]}}]}`)
+}
+
+// Many sessions stream through one transport at once, and each gets its own answer.
+func TestManyStreamsAtOnce(t *testing.T) {
+	srv := httptest.NewServer(script.NewHandler(script.Demo(script.Options{})))
+	defer srv.Close()
+	transport := wire.NewTransport(wire.TransportConfig{Guard: true})
+	defer transport.CloseIdleConnections()
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			a := offline(func(c *openai.Config) { c.Transport, c.BaseURL = transport, func() string { return srv.URL } })
+			want := strings.Repeat(fmt.Sprintf("word%d ", i), 50)
+			p, err := a.Prepare(model.Request{Messages: []model.Message{user("say: " + want + "end")}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			streamed := ""
+			resp, err := a.Stream(t.Context(), p, func(d model.Delta) { streamed += d.Text })
+			if err != nil || model.JoinText(resp.Content) != want+"end" || streamed != want+"end" {
+				t.Errorf("session %d: %v, %q", i, err, streamed)
+			}
+		})
+	}
+	wg.Wait()
 }

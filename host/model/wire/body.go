@@ -68,13 +68,16 @@ func (b *Body) System(write func()) {
 	b.system.to = len(b.buf)
 }
 
-// Tools writes the list of tools, one function call each.
+// Tools writes the list of tools with one call of write each. A tool without parameters gets the schema that says so, since servers demand one.
 func (b *Body) Tools(tools []model.Tool, write func(model.Tool)) {
 	b.tools.from = len(b.buf)
 	b.Raw("[")
 	for i, t := range tools {
 		if i > 0 {
 			b.Raw(",")
+		}
+		if len(t.Parameters) == 0 {
+			t.Parameters = json.RawMessage(`{"type":"object","properties":{}}`)
 		}
 		write(t)
 	}

@@ -61,7 +61,7 @@ func (r *Reader) resume() (Event, error) {
 		name, value := field(line)
 		switch name {
 		case fieldEvent:
-			if r.lines > 0 && Complete(r.data) {
+			if r.lines > 0 && complete(r.data) {
 				// A server without empty lines between events: this line opens the next one.
 				ev := r.event()
 				r.unread()
@@ -77,7 +77,7 @@ func (r *Reader) resume() (Event, error) {
 				r.lines = 1
 				continue
 			}
-			if Complete(r.data) {
+			if complete(r.data) {
 				ev := r.event()
 				r.unread()
 				return ev, nil
@@ -113,8 +113,8 @@ func (r *Reader) event() Event {
 // unread puts back the line just read, so that the next event begins with it.
 func (r *Reader) unread() { r.pos, r.seen, r.skip = r.start, 0, false }
 
-// Complete says whether data can stand for itself: a JSON value or the end mark.
-func Complete(data []byte) bool {
+// complete says whether data can stand for itself: a JSON value or the end mark.
+func complete(data []byte) bool {
 	data = bytes.TrimSpace(data)
 	if len(data) == 0 {
 		return false
