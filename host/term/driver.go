@@ -20,9 +20,9 @@ import (
 // setupLine is the first line of every shell. It makes no sound: the prompts are empty in the environment already.
 const setupLine = `\builtin export -n PS1 PS2; \builtin unset -v HISTFILE PROMPT_COMMAND PS0 TMOUT; \builtin set +o history +H; \builtin history -c` + "\n"
 
-// tidy is what no command may leave behind for the driver: options that would end or show it, prompts that would print, a clock that would end
-// an idle shell.
-const tidy = `\builtin set +evxH +o history; \builtin unset -v PROMPT_COMMAND PS0 TMOUT; `
+// tidy is what no command may leave behind for the driver: a trap and options that would run for its commands, show or end it, prompts that would
+// print, a clock that would end an idle shell.
+const tidy = `\builtin trap - DEBUG; \builtin set +evxH +o history; \builtin unset -v PROMPT_COMMAND PS0 TMOUT; `
 
 func newNonce() string {
 	var raw [nonceLen / 2]byte
@@ -64,8 +64,8 @@ func (s script) lines() []byte {
 	} else {
 		b = append(b, `<&12`...)
 	}
-	b = append(b, ` 11>&- 10>&- 12>&-; { \builtin echo A`+s.nonce+` "$?" "$-" "${!-}" >&11; `+s.quiet('A')+tidy+
-		`\builtin printf '\036`+s.nonce+`E\036' >&10; PS1= PS2=; } >&12 2>&12`+"\n"...)
+	b = append(b, ` 11>&- 10>&- 12>&-; { \builtin echo A`+s.nonce+` "$?" "$-" "${!-}" >&11; `+s.traps('A')+
+		`\builtin printf '\036`+s.nonce+`E\036' >&10; `+tidy+`PS1= PS2=; } >&12 2>&12`+"\n"...)
 	return append(b, s.last()...)
 }
 
@@ -75,13 +75,13 @@ func (s script) last() string {
 	if s.dump {
 		dump = `\builtin export -p >&11; \builtin echo C` + s.nonce + ` >&11; `
 	}
-	return `\builtin echo B` + s.nonce + ` "$?" "$-" "${!-}" >&11 2>&12; { ` + s.quiet('B') + tidy +
-		`\builtin printf '\036` + s.nonce + `F\036' >&10; ` + dump + `PS1= PS2=; } >&12 2>&12` + "\n"
+	return `\builtin echo B` + s.nonce + ` "$?" "$-" "${!-}" >&11 2>&12; { ` + s.traps('B') +
+		tidy + `\builtin printf '\036` + s.nonce + `F\036' >&10; ` + dump + `PS1= PS2=; } >&12 2>&12` + "\n"
 }
 
-// quiet tells the DEBUG trap and takes it off: it would run for each of the driver's own commands, and show them. It also ends the report.
-func (s script) quiet(kind byte) string {
-	return `\builtin trap -p DEBUG >&11; \builtin trap - DEBUG; \builtin echo ` + string(kind) + s.nonce + `. >&11; `
+// traps tells the DEBUG trap, which tidy then takes off, and ends the report.
+func (s script) traps(kind byte) string {
+	return `\builtin trap -p DEBUG >&11; \builtin echo ` + string(kind) + s.nonce + `. >&11; `
 }
 
 // comeback restores, inside the eval where nothing of the driver is shown any more, what the driver keeps off while it speaks itself, and $?
