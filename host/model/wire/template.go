@@ -24,7 +24,10 @@ type template struct {
 	hits           int
 }
 
-const maxSkip = 1024
+const (
+	maxSkip  = 1024
+	maxLearn = 16 << 10 // bytes; longer payloads are too rare to be worth a second decoding
+)
 
 // Match reads data by a template: which slot, and which text.
 func (t *Templates) Match(data []byte) (slot int, text string, ok bool) {
@@ -76,6 +79,9 @@ const Sentinel = "0/sentinel/0"
 // keys (written with their quotes). confirm decodes a payload and says whether it does the same thing with the text Sentinel, and nothing else.
 // Only when Learn says true does the slot's template stand for this payload.
 func (t *Templates) Learn(slot int, data []byte, keys []string, confirm func(probe []byte) bool) bool {
+	if len(data) > maxLearn {
+		return false
+	}
 	if t.wait > 0 {
 		t.wait--
 		return false
