@@ -476,7 +476,7 @@ func (s *shell) foreground() int {
 	}
 	group := 0
 	_ = raw.Control(func(fd uintptr) {
-		if g, e := unix.IoctlGetInt(int(fd), unix.TIOCGPGRP); e == nil {
+		if g, e := unix.IoctlGetInt(int(fd), unix.TIOCGPGRP); e == nil && g > 1 {
 			group = g
 		}
 	})
