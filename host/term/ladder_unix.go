@@ -13,7 +13,7 @@ const (
 	pollsPerLook  = 5                     // of the shell, and between two signals to a group that may have forgotten the first
 	starvedWait   = 2 * time.Second       // for a shell that gets no processor
 	starvedCPU    = 50 * time.Millisecond // is enough for any shell to come to an interrupt
-	startPatience = 2 * time.Second // for a shell to begin with a command that is to be stopped; a busy machine takes its time
+	startPatience = 2 * time.Second       // for a shell to begin with a command that is to be stopped; a busy machine takes its time
 )
 
 type rung struct {

@@ -19,6 +19,13 @@ import (
 
 func TestMain(m *testing.M) {
 	proc.RunKeeperIfAsked()
+	if dir := os.Getenv("TERM_TEST_HOST"); dir != "" {
+		if err := actAsHost(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	code := m.Run()
 	if code == 0 {
 		code = leaks()
