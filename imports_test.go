@@ -80,11 +80,13 @@ type pkg struct {
 	Doc        string
 	Imports    []string
 	GoFiles    []string
+
+	TestImports, XTestImports []string
 }
 
 func packages(t *testing.T) map[string]pkg {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Name,Doc,Imports,GoFiles", "./...").Output()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Name,Doc,Imports,GoFiles,TestImports,XTestImports", "./...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
@@ -123,7 +125,7 @@ func TestImportDirection(t *testing.T) {
 
 func TestOneImportOfTheWebsocketLibrary(t *testing.T) {
 	for name, p := range packages(t) {
-		if name != "web/socket" && slices.Contains(p.Imports, "nhooyr.io/websocket") {
+		if name != "web/socket" && slices.Contains(slices.Concat(p.Imports, p.TestImports, p.XTestImports), "nhooyr.io/websocket") {
 			t.Errorf("%s imports the websocket library; only web/socket may, so that it stays replaceable", name)
 		}
 	}

@@ -20,7 +20,6 @@ type turn struct {
 	open bool
 	// pending are drafts that join the next commit: the last tool result and the end of its step.
 	pending []session.Draft
-	spent   int64 // tokens of the session so far
 }
 
 // failure ends a turn with its reason.
@@ -50,24 +49,41 @@ func (a *Agent) runTurn(ctx context.Context) bool {
 		if err == nil || turnCtx.Err() != nil {
 			return true
 		}
+		if lost(err) {
+			return false
+		}
 		// Nothing was claimed and the store refuses: wait for it rather than spin.
 		a.cfg.Logger.Error("start turn", "session", a.log.ID(), "error", err)
 		return pause(ctx, storeRetry) == nil
 	}
-	for t.finish(ctx, reason) != nil {
+	for {
+		err := t.finish(ctx, reason)
+		switch {
+		case err == nil:
+			return true
+		case lost(err):
+			a.cfg.Logger.Error("turn given up", "session", a.log.ID(), "turn", t.number, "error", err)
+			return false
+		}
+		a.cfg.Logger.Error("end turn", "session", a.log.ID(), "turn", t.number, "error", err)
 		if pause(ctx, storeRetry) != nil {
 			return false // closing; recovery at the next start closes the turn
 		}
 	}
-	return true
+}
+
+// lost says that a log will never take another event: it was deleted or closed, or it is damaged and read-only.
+func lost(err error) bool {
+	var damage *session.DamageError
+	return errors.As(err, &damage) || errors.Is(err, session.ErrNotFound) || errors.Is(err, session.ErrClosed) ||
+		errors.Is(err, session.ErrReadOnly) || errors.Is(err, session.ErrStaleEpoch)
 }
 
 // run goes step by step until the turn has a reason to end. A panic is a reason. An error means that nothing was claimed.
 func (t *turn) run(ctx context.Context) (reason session.Reason, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			t.cfg.Logger.Error("turn", "session", t.log.ID(), "panic", p, "stack", string(debug.Stack()))
-			reason = session.Reason{Kind: session.EndError, Code: "INTERNAL", Message: "The agent failed inside; the host's log has the details."}
+			reason = t.inside(p)
 		}
 	}()
 	for {
@@ -94,6 +110,12 @@ func (t *turn) run(ctx context.Context) (reason session.Reason, err error) {
 			return session.Reason{Kind: session.EndMaxSteps, Code: "MAX_STEPS", Message: fmt.Sprintf("The turn reached its limit of %d steps.", t.limits().Steps)}, nil
 		}
 	}
+}
+
+// inside reports a panic, on its stack, and makes a turn's end of it.
+func (t *turn) inside(p any) session.Reason {
+	t.cfg.Logger.Error("turn", "session", t.log.ID(), "panic", p, "stack", string(debug.Stack()))
+	return session.Reason{Kind: session.EndError, Code: "INTERNAL", Message: "The agent failed inside; the host's log has the details."}
 }
 
 // runStep asks the model once and runs the calls it asks for. more is true when the model wants to see their results.
@@ -160,11 +182,7 @@ func (t *turn) finish(ctx context.Context, reason session.Reason) error {
 	}
 	end := session.Draft{Payload: session.TurnEnd{Turn: t.number, Reason: reason}}
 	drafts := append(t.pending[:len(t.pending):len(t.pending)], end)
-	err := t.commit(ctx, func(session.State) ([]session.Draft, error) { return drafts, nil })
-	if err != nil {
-		t.cfg.Logger.Error("end turn", "session", t.log.ID(), "turn", t.number, "error", err)
-	}
-	return err
+	return t.commit(ctx, func(session.State) ([]session.Draft, error) { return drafts, nil })
 }
 
 // pause waits; it returns early, with the reason, when ctx ends.

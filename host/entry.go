@@ -24,7 +24,6 @@ type entry struct {
 	live    *live
 	holders int // those who rely on live staying; counted up only by the holder of own
 	used    time.Time
-	deleted bool
 
 	refs int // guarded by Host.mu
 }

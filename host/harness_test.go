@@ -192,14 +192,6 @@ func (r *rig) events(id string) []session.Event {
 	}
 }
 
-func types(events []session.Event) []string {
-	out := make([]string, len(events))
-	for i, e := range events {
-		out[i] = e.Type
-	}
-	return out
-}
-
 func count(events []session.Event, typ string) int {
 	n := 0
 	for _, e := range events {

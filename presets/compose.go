@@ -144,9 +144,9 @@ func (z resolver) merge(doc *document, chain []string) (rows []*row, warnings []
 		if err != nil {
 			return nil, nil, err
 		}
-		if list, i := find(&rows, r.id.Value); list != nil {
+		if list, _ := find(&rows, r.id.Value); list != nil {
 			rows = slices.Clone(rows)
-			list, i = find(&rows, r.id.Value)
+			list, i := find(&rows, r.id.Value)
 			(*list)[i] = r
 		} else {
 			rows = append(slices.Clip(rows), r)

@@ -19,10 +19,10 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"nhooyr.io/websocket"
 
 	"github.com/dsh-web/dsh-web/host/model/script"
 	"github.com/dsh-web/dsh-web/host/proc"
+	"github.com/dsh-web/dsh-web/web/socket"
 )
 
 func TestMain(m *testing.M) {
@@ -249,15 +249,13 @@ func cmdWS(ts *testscript.TestScript, neg bool, args []string) {
 	h := hostOf(ts.Value("host"))
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	conn, _, err := websocket.Dial(ctx, strings.Replace(h.url, "http", "ws", 1)+"/api/v1/stream", &websocket.DialOptions{
-		Subprotocols: []string{"dsh-web.v1"}, HTTPHeader: http.Header{"Authorization": {"Bearer " + h.token}},
-	})
+	conn, _, err := socket.Dial(ctx, strings.Replace(h.url, "http", "ws", 1)+"/api/v1/stream",
+		http.Header{"Authorization": {"Bearer " + h.token}}, socket.Options{ReadLimit: 1 << 24}, "dsh-web.v1")
 	ts.Check(err)
-	defer conn.CloseNow()
-	conn.SetReadLimit(1 << 24)
+	defer conn.Abort()
 	ask, err := json.Marshal(map[string]any{"type": "subscribe", "session": args[0], "after": after})
 	ts.Check(err)
-	ts.Check(conn.Write(ctx, websocket.MessageText, ask))
+	ts.Check(conn.Write(false, ask))
 	for {
 		_, frame, err := conn.Read(ctx)
 		ts.Check(err)
