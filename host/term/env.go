@@ -95,6 +95,18 @@ func exportedNames(dump string) []string {
 	return out
 }
 
+// logical is the directory as the shell called it (through symbolic links), by its exported variables; empty when they don't say, or not simply.
+func logical(dump string) string {
+	for line := range strings.Lines(dump) {
+		if rest, ok := strings.CutPrefix(line, `declare -x PWD="`); ok {
+			if dir, ok := strings.CutSuffix(rest, "\"\n"); ok && strings.HasPrefix(dir, "/") && !strings.ContainsAny(dir, "\\\"$`\n") {
+				return dir
+			}
+		}
+	}
+	return ""
+}
+
 // restoring is the command that gives a fresh shell, which started with env, the exported variables of the one before.
 func restoring(env []string, dump string) string {
 	kept := map[string]bool{}

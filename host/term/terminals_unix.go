@@ -202,7 +202,13 @@ func (t *Terminals) start(ctx context.Context, c *call, fresh *Fresh) (*shell, e
 			return nil, fmt.Errorf("start shell: %w", err)
 		}
 	}
-	env := environment(t.environ(), t.options.Session, dir, setup)
+	name := dir
+	if restore {
+		if l := logical(t.exported); l != "" && sameDir(l, dir) {
+			name = l
+		}
+	}
+	env := environment(t.environ(), t.options.Session, name, setup)
 	s, err := spawn(t.options.Proc, t.tag, dir, env, &t.ring, &t.buffers)
 	if err != nil {
 		return nil, err
@@ -230,7 +236,7 @@ func (t *Terminals) start(ctx context.Context, c *call, fresh *Fresh) (*shell, e
 	first := append([]string(nil), setup.Startup...)
 	if restore {
 		fresh.Restored = true
-		first = append(first, restoring(env, t.exported), `\builtin cd -- $'`+string(appendQuoted(nil, dir))+`'`)
+		first = append(first, restoring(env, t.exported), `\builtin cd -- $'`+string(appendQuoted(nil, name))+`'`)
 	}
 	if len(first) > 0 {
 		if err := c.prepare(ctx, s, strings.Join(first, "\n")); err != nil {
@@ -238,6 +244,12 @@ func (t *Terminals) start(ctx context.Context, c *call, fresh *Fresh) (*shell, e
 		}
 	}
 	return s, nil
+}
+
+func sameDir(a, b string) bool {
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(x, y)
 }
 
 func (t *Terminals) environ() []string {
