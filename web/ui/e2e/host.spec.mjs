@@ -65,6 +65,7 @@ test('pick minimal, send, watch two bash calls and a file stream in; reload in m
     await tab.locator('.badge', { hasText: 'exit 3' }).waitFor();
     await tab.locator('.tool', { hasText: 'notes.md' }).waitFor();
     await status(tab, 'Idle');
+    await tab.locator('.entry__link[aria-current] .dot--idle').waitFor();
     assert.equal(await tab.locator('.tool').count(), 3);
     assert.equal(await tab.locator('.message--live').count(), 0);
   }

@@ -31,10 +31,17 @@ export function applyFeed(feed: Feed, frame: FeedFrame, first: boolean): Feed {
   return { sessions, approvals, gone };
 }
 
-/** One page of the session list, joined to what the feed said. */
+/**
+ * Sessions from REST answers, joined to what the feed said. An answer may be
+ * slower than the feed: an older state never replaces a newer one.
+ */
 export function addSessions(feed: Feed, list: readonly Session[]): Feed {
   const sessions = new Map(feed.sessions);
-  for (const session of list) sessions.set(session.id, { ...sessions.get(session.id), ...session });
+  for (const session of list) {
+    const known = sessions.get(session.id);
+    const older = (session.lastSeq ?? 0) < (known?.lastSeq ?? -1);
+    sessions.set(session.id, older ? { ...session, ...known } : { ...known, ...session });
+  }
   return { ...feed, sessions };
 }
 

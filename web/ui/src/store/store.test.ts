@@ -29,6 +29,12 @@ describe('feed', () => {
     expect(feed.approvals.size).toBe(0);
   });
 
+  it('does not let a slow answer undo what the feed said', () => {
+    const feed = applyFeed(emptyFeed, { type: 'feed', sessions: [session('a', { lastSeq: 17 })], removed: [] }, true);
+    expect(addSessions(feed, [session('a', { lastSeq: 1, status: 'running' })]).sessions.get('a')!.status).toBe('idle');
+    expect(addSessions(feed, [session('a', { lastSeq: 17, archived: true })]).sessions.get('a')!.archived).toBe(true);
+  });
+
   it('groups by workspace, newest first', () => {
     const list = [session('a', { updatedAt: 1 }), session('b', { updatedAt: 3, workspace: '/x' }), session('c', { updatedAt: 2 })];
     expect(byWorkspace(list).map((g) => [g.workspace, g.sessions.map((s) => s.id)])).toEqual([['/x', ['b']], ['/w', ['c', 'a']]]);
