@@ -19,19 +19,6 @@ import (
 	"github.com/dsh-web/dsh-web/host/term"
 )
 
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		<-tick.C
-	}
-}
-
 func wantOutput(t testing.TB, ts *term.Terminals, command, want string) term.Outcome {
 	t.Helper()
 	got, out := run(t, ts, command)

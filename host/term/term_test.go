@@ -102,3 +102,16 @@ func runReq(t testing.TB, ctx context.Context, ts *term.Terminals, req term.Requ
 	}
 	return b.String(), out
 }
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		<-tick.C
+	}
+}
