@@ -70,6 +70,8 @@ export class OpenSession {
   }
 
   adopt(info: Session): void {
+    // Two questions may be on their way at once; the older answer is no news.
+    if ((info.lastSeq ?? 0) < (this.info.value?.lastSeq ?? -1)) return;
     batch(() => {
       this.info.value = info;
       this.queue.value = info.queue ?? [];
@@ -117,6 +119,7 @@ export class OpenSession {
       this.live.value = noLive;
       this.problem.value = null;
       this.caughtUp.value = false;
+      this.info.value = null;
     });
     void this.load();
   }
