@@ -32,12 +32,28 @@ const noise = "DSH_TEST_NOISE"
 func TestMain(m *testing.M) {
 	proc.RunKeeperIfAsked()
 	if os.Getenv(asBinary) != "" {
+		if os.Getenv(noise) != "" {
+			go chatter() // ends with the process
+		}
 		main()
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// patience bounds every wait; nothing waits that long unless it fails.
+// chatter prints as soon as standard output leads elsewhere than the client.
+func chatter() {
+	for tick := time.NewTicker(time.Millisecond); ; {
+		<-tick.C
+		out, err1 := os.Stdout.Stat()
+		elsewhere, err2 := os.Stderr.Stat()
+		if err1 == nil && err2 == nil && os.SameFile(out, elsewhere) {
+			fmt.Println("NOISE from a library")
+			fmt.Fprintln(os.Stdout, `{"jsonrpc":"2.0","id":1,"result":"NOISE"}`)
+		}
+	}
+}
+
+// patienceTest bounds every wait; nothing waits that long unless it fails.
 const patienceTest = 30 * time.Second
 
 // rig is a scripted model server and a home.
@@ -68,6 +84,7 @@ type client struct {
 	stderr lockedBuffer
 	seen   []frame
 	params map[string]any
+	gate   sync.Mutex // held while the client reads nothing
 }
 
 type lockedBuffer struct {
@@ -160,6 +177,8 @@ func (r *rig) start(env ...string) *client {
 				f.Method = "garbage"
 			}
 			c.frames <- f
+			c.gate.Lock()
+			c.gate.Unlock() //nolint:staticcheck // a gate, not a critical section
 		}
 	})
 	group.Go(func() {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -217,15 +218,14 @@ var (
 type listener struct {
 	signals chan os.Signal
 	pipes   chan os.Signal
-	done    chan struct{}
+	group   sync.WaitGroup
 }
 
 func (l *listener) start(cancel context.CancelCauseFunc) {
-	l.signals, l.pipes, l.done = make(chan os.Signal, 2), make(chan os.Signal, 1), make(chan struct{})
+	l.signals, l.pipes = make(chan os.Signal, 2), make(chan os.Signal, 1)
 	signal.Notify(l.signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	signal.Notify(l.pipes, syscall.SIGPIPE) // a write to a client that is gone fails, and that is all; children keep the default
-	go func() {                             // stop waits for it
-		defer close(l.done)
+	l.group.Go(func() {
 		asked := false
 		var late <-chan time.Time
 		code := exitOK
@@ -249,11 +249,11 @@ func (l *listener) start(cancel context.CancelCauseFunc) {
 				os.Exit(code)
 			}
 		}
-	}()
+	})
 }
 
 func (l *listener) stop() {
 	signal.Stop(l.signals)
 	close(l.signals)
-	<-l.done
+	l.group.Wait()
 }
