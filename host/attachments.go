@@ -114,13 +114,21 @@ func (h *Host) dropAttachments(id string) error {
 	return os.RemoveAll(filepath.Join(h.cfg.Attachments, name))
 }
 
-// redact removes the host's secrets from text that leaves the tool pipeline.
-func (h *Host) redact(text string) string {
-	if h.cfg.Credentials == nil {
-		return text
+// secrets lists what a live session's tools may not show, longest first: the host's keys, and the session's own.
+func (h *Host) secrets(l *live) []string {
+	var all []string
+	if h.cfg.Credentials != nil {
+		all = h.cfg.Credentials.Values(h.keyNames()...)
 	}
-	return redact(text, h.cfg.Credentials.Values(h.keyNames()...))
+	if own := l.settings.Load().Model.APIKey; len(own) >= minSecret {
+		all = append(all, own)
+		slices.SortStableFunc(all, func(a, b string) int { return len(b) - len(a) })
+	}
+	return all
 }
+
+// minSecret is the length below which a session's own key isn't redacted: a short one would black out ordinary text.
+const minSecret = 8
 
 func (h *Host) keyNames() []string {
 	var names []string

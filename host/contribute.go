@@ -31,17 +31,6 @@ func (h *Host) contribute() error {
 	return nil
 }
 
-// redacted stands for a secret.
-const redacted = "[redacted]"
-
-// redact replaces every secret in text; secrets come longest first, so that one inside another doesn't leave a rest.
-func redact(text string, secrets []string) string {
-	for _, s := range secrets {
-		text = strings.ReplaceAll(text, s, redacted)
-	}
-	return text
-}
-
 // names remembers what compositions are called: a hash fixes what it names, so nothing here grows stale.
 type names struct {
 	roster sync.Once // fills in the presets that can be used now, when a stored session's isn't known yet

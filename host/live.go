@@ -139,7 +139,7 @@ func (h *Host) publish(e *entry, l *live, log *session.Log) error {
 			route, err := h.cfg.Router.Resolve(sel)
 			return route, sel, err
 		},
-		Attachments: h.attachments(e.id), Redact: h.redact,
+		Attachments: h.attachments(e.id), Secrets: func() []string { return h.secrets(l) },
 		Limits: func() agent.Limits { return l.mounted.Load().Limits() }, KeepRecorded: h.cfg.KeepRecorded, Violation: h.cfg.Violation, Logger: h.cfg.Logger,
 	})
 	if err := l.agent.Start(); err != nil {

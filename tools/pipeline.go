@@ -3,13 +3,13 @@ package tools
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"runtime/debug"
 	"strings"
 	"time"
 
-	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/scope"
 	"github.com/dsh-web/dsh-web/host/session"
 )
@@ -37,8 +37,8 @@ type Runner struct {
 	Scope *scope.Scope
 	// View is the scope whose guards stand around the calls.
 	View func() *scope.Scope
-	// Redact removes secrets from text. Nil means that there are none.
-	Redact func(string) string
+	// Secrets lists what may not leave, longest first; every call asks anew. Nil means that there are none.
+	Secrets func() []string
 	// Report hears of panics and stuck tools, with the stack. Nil drops them.
 	Report func(call Call, problem string)
 }
@@ -60,7 +60,7 @@ func (r *Runner) run(ctx context.Context, set []Tool, asked session.ToolCall, ou
 	if output == nil {
 		output = io.Discard
 	}
-	call := Call{ID: asked.CallID, Name: tool.Name, Arguments: arguments, Output: r.redactWriter(output)}
+	call := Call{ID: asked.CallID, Name: tool.Name, Arguments: arguments, Output: r.guardOutput(output)}
 
 	done := make(chan Result, 1)
 	runCtx, cancel := context.WithCancel(ctx)
@@ -92,6 +92,7 @@ func (r *Runner) run(ctx context.Context, set []Tool, asked session.ToolCall, ou
 
 // guarded runs the tool inside its guards. A panic anywhere inside is a result.
 func (r *Runner) guarded(ctx context.Context, tool Tool, call Call) Result {
+	ran := false
 	res, err := r.Registry.sentries.Run(ctx, r.View(), call, func(ctx context.Context, call Call) (res Result, err error) {
 		defer func() {
 			if p := recover(); p != nil {
@@ -99,13 +100,21 @@ func (r *Runner) guarded(ctx context.Context, tool Tool, call Call) Result {
 				res = ErrorResult(tool.Name, CodePanic, "The tool failed inside; what it had done by then is unknown.")
 			}
 		}()
+		ran = true
 		return tool.Run(ctx, call), nil
 	})
-	if err != nil {
-		r.report(call, err.Error())
-		return ErrorResult(tool.Name, CodeFailed, "The call was stopped before the tool ran: "+err.Error())
+	if err == nil {
+		return res
 	}
-	return res
+	r.report(call, err.Error())
+	var inside guardPanic
+	switch {
+	case errors.As(err, &inside): // its text has a stack, which is no concern of the model's
+		return ErrorResult(tool.Name, CodePanic, "What watches over the tool failed inside; whether the tool ran is unknown.")
+	case ran:
+		return ErrorResult(tool.Name, CodeFailed, "The call failed after the tool ran: "+err.Error())
+	}
+	return ErrorResult(tool.Name, CodeFailed, "The call was stopped before the tool ran: "+err.Error())
 }
 
 func (r *Runner) report(call Call, problem string) {
@@ -137,37 +146,3 @@ func object(arguments string) (json.RawMessage, error) {
 	}
 	return json.RawMessage(arguments), nil
 }
-
-func (r *Runner) redact(res Result) Result {
-	if r.Redact == nil {
-		return res
-	}
-	for i, b := range res.Content {
-		if b.Type == model.BlockText {
-			res.Content[i].Text = r.Redact(b.Text)
-		}
-	}
-	if res.Meta != nil {
-		if raw, err := json.Marshal(res.Meta); err == nil {
-			res.Meta = json.RawMessage(r.Redact(string(raw)))
-		}
-	}
-	return res
-}
-
-// redactWriter redacts live output piece by piece. A secret that is torn between two pieces shows only in this provisional text, never in the result.
-func (r *Runner) redactWriter(w io.Writer) io.Writer {
-	if r.Redact == nil {
-		return w
-	}
-	return writerFunc(func(p []byte) (int, error) {
-		if _, err := io.WriteString(w, r.Redact(string(p))); err != nil {
-			return 0, err
-		}
-		return len(p), nil
-	})
-}
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -81,6 +82,26 @@ func TestEveryCallHasAResult(t *testing.T) {
 	}
 }
 
+// A guard is somebody else's code; its panic must not leave the call without a result.
+func TestAPanickingGuardIsAResult(t *testing.T) {
+	b := newBench(t)
+	b.add(t, echo("echo"))
+	err := b.registry.Guard(b.scope, "bomb", func(context.Context, tools.Call, func(context.Context, tools.Call) (tools.Result, error)) (tools.Result, error) {
+		panic("in the guard")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if res := b.run(ctx, "echo", "{}"); codeOf(res) != tools.CodePanic {
+		t.Errorf("got %+v", res)
+	}
+	if len(b.problems) != 1 || !strings.Contains(b.problems[0], "in the guard") {
+		t.Errorf("reported: %q", b.problems)
+	}
+}
+
 func codeOf(r tools.Result) string {
 	if r.Error == nil {
 		return ""
@@ -122,7 +143,7 @@ func TestStuckToolEndsAllTheSame(t *testing.T) {
 
 func TestSecretsLeaveTextMetaAndOutput(t *testing.T) {
 	b := newBench(t)
-	b.runner.Redact = func(s string) string { return strings.ReplaceAll(s, "sk-12345678", "[redacted]") }
+	b.runner.Secrets = func() []string { return []string{"sk-12345678"} }
 	b.add(t, tools.Tool{Name: "leak", Parameters: object, Run: func(_ context.Context, c tools.Call) tools.Result {
 		if _, err := c.Output.Write([]byte("live sk-12345678")); err != nil {
 			t.Error(err)

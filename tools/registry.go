@@ -2,8 +2,10 @@ package tools
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -71,8 +73,20 @@ func CheckOrder(names []string) error {
 
 // Guard puts a listener around every call of the agents that see s: approvals, audits. It may answer instead of the tool.
 func (r *Registry) Guard(s *scope.Scope, label string, fn Guard) error {
-	return r.sentries.Use(s, label, fn)
+	return r.sentries.Use(s, label, func(ctx context.Context, call Call, next func(context.Context, Call) (Result, error)) (res Result, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = guardPanic{fmt.Sprintf("guard %s: panic: %v\n%s", label, p, debug.Stack())}
+			}
+		}()
+		return fn(ctx, call, next)
+	})
 }
+
+// guardPanic is a guard that failed inside; its text has the stack.
+type guardPanic struct{ text string }
+
+func (g guardPanic) Error() string { return g.text }
 
 // Visible returns the tools that s sees, in the order the model is shown.
 func (r *Registry) Visible(s *scope.Scope) []Tool {

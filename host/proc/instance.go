@@ -133,21 +133,6 @@ func (in *Instance) Unmark(pid int, tag Tag) {
 	in.mu.Unlock()
 }
 
-// roots are the registered processes of tag, or of all agents for the tag of the whole instance.
-func (in *Instance) roots(tag Tag) []int {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	var out []int
-	for t, a := range in.live {
-		if t == tag || tag == in.tags.base {
-			for pid := range a.roots {
-				out = append(out, pid)
-			}
-		}
-	}
-	return out
-}
-
 // Kill ends every process that carries tag: SIGTERM, at most grace to leave, then SIGSTOP and SIGKILL until a scan finds none. With no
 // grace it begins with SIGKILL. Processes of hosts that run inside the agent's shells go too. All callers share the scans of one
 // goroutine. It returns when none is left, or when ctx ends, with an error that names what still lives; the killing goes on then.

@@ -11,10 +11,9 @@ type killing struct {
 	tag      Tag
 	deadline time.Time // when asking ends
 	gentle   bool
-	asked    map[int]bool   // pids that got SIGTERM
-	seen     bool           // the pass before found something
-	inner    map[space]bool // tags of hosts that run inside the killed shells
-	known    map[int]int64  // pid and start of what was found before, where there are no tags
+	asked    map[int]bool // pids that got SIGTERM
+	seen     bool         // the pass before found something
+	memory                // what a pass has to know of those before
 	done     chan struct{}
 	err      error
 }

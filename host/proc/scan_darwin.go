@@ -37,6 +37,24 @@ func (p target) ask()    { p.signal(unix.SIGTERM, unix.SIGCONT) }
 func (p target) freeze() { p.signal(unix.SIGSTOP) }
 func (p target) kill()   { p.signal(unix.SIGKILL) }
 
+// memory is pid and start of every process found before.
+type memory struct{ known map[int]int64 }
+
+// roots are the registered processes of tag, or of all agents for the tag of the whole instance.
+func (in *Instance) roots(tag Tag) []int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	var out []int
+	for t, a := range in.live {
+		if t == tag || tag == in.tags.base {
+			for pid := range a.roots {
+				out = append(out, pid)
+			}
+		}
+	}
+	return out
+}
+
 const zombieState = 5 // SZOMB of <sys/proc.h>
 
 func (in *Instance) scan(kills []*killing) ([][]target, error) {

@@ -120,6 +120,9 @@ func tagged(visit func(pid int, tag Tag)) error {
 	return nil
 }
 
+// memory is the tags of hosts that run inside the killed shells.
+type memory struct{ inner map[space]bool }
+
 // scan finds the targets of every killing in one pass over /proc.
 func (in *Instance) scan(kills []*killing) ([][]target, error) {
 	found := make([][]target, len(kills))

@@ -124,8 +124,13 @@ func parseCanonical(b []byte) (Event, bool) {
 		return e, false
 	}
 	end := bytes.IndexByte(rest, '"')
-	if end <= 0 || bytes.IndexByte(rest[:end], '\\') >= 0 {
+	if end <= 0 {
 		return e, false
+	}
+	for _, c := range rest[:end] {
+		if c < ' ' || c > '~' || c == '\\' {
+			return e, false
+		}
 	}
 	e.Type = eventTypeName(rest[:end])
 	if rest, ok = bytes.CutPrefix(rest[end:], []byte(`","data":`)); !ok {
@@ -137,16 +142,16 @@ func parseCanonical(b []byte) (Event, bool) {
 	if cut, found := bytes.CutSuffix(rest, []byte(`,"ignorable":true`)); found {
 		rest, e.Ignorable = cut, true
 	}
-	const hashLen = 2 * sha256.Size
-	tail := len(rest) - len(`,"prev":""`)
-	if tail >= hashLen && rest[len(rest)-2] != ':' {
-		tail -= hashLen
+	const empty = `,"prev":""`
+	tail := len(rest) - len(empty)
+	if !bytes.HasSuffix(rest, []byte(empty)) {
+		tail -= 2 * sha256.Size
 	}
 	if tail < 1 {
 		return e, false
 	}
 	prev, ok := bytes.CutPrefix(rest[tail:], []byte(`,"prev":"`))
-	if !ok {
+	if !ok || prev[len(prev)-1] != '"' {
 		return e, false
 	}
 	prev = prev[:len(prev)-1]
