@@ -30,7 +30,7 @@ type Limits struct {
 	Tokens int64         // input and output tokens of the whole session
 }
 
-// Config is what an agent is made of. Everything but Attachments, Redact, Violation and Limits is required.
+// Config is what an agent is made of. Everything but Attachments, Secrets, Violation and Limits is required.
 type Config struct {
 	// Scope owns the agent; its loop and its tool calls end with it.
 	Scope *scope.Scope
@@ -43,8 +43,9 @@ type Config struct {
 	Route func() (model.Route, model.Selection, error)
 	// Attachments loads and keeps image bytes. Nil: the agent has no images.
 	Attachments Attachments
-	Redact      func(string) string
-	Limits      func() Limits // nil: none
+	// Secrets lists what tools' results may not hold, longest first. Nil: nothing.
+	Secrets func() []string
+	Limits  func() Limits // nil: none
 	// KeepRecorded makes a resumed session go on with the system text and tools of its log, whatever the preset says by now.
 	KeepRecorded bool
 	// Violation hears of prompt bytes that changed after the first request; tests make it fatal.
@@ -82,6 +83,7 @@ type Agent struct {
 	mu     sync.Mutex
 	turn   context.CancelCauseFunc // of the turn in progress, nil between turns
 	parked bool                    // no further step or turn starts
+	held   bool                    // no turn starts until the holder lets go
 	closed string                  // who closes the agent, "" while it lives
 
 	// Owned by the loop.
@@ -93,7 +95,7 @@ type Agent struct {
 // New makes an agent; Start lets it run.
 func New(cfg Config) *Agent {
 	a := &Agent{cfg: cfg, log: cfg.Log, wake: make(chan struct{}, 1)}
-	a.runner = tools.Runner{Registry: cfg.Tools, Scope: cfg.Scope, View: cfg.View, Redact: cfg.Redact, Report: func(call tools.Call, problem string) {
+	a.runner = tools.Runner{Registry: cfg.Tools, Scope: cfg.Scope, View: cfg.View, Secrets: cfg.Secrets, Report: func(call tools.Call, problem string) {
 		cfg.Logger.Error("tool call", "session", cfg.Log.ID(), "tool", call.Name, "call", call.ID, "problem", problem)
 	}}
 	return a
@@ -104,12 +106,31 @@ func (a *Agent) Start() error {
 	return a.cfg.Scope.Go("agent loop", a.loop)
 }
 
-// Wake tells the loop to look at the queue.
-func (a *Agent) Wake() {
+// Wake tells the loop to look at the queue. It is false when the agent is closing and won't look any more.
+func (a *Agent) Wake() bool {
 	select {
 	case a.wake <- struct{}{}:
 	default:
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.closed == ""
+}
+
+// Hold keeps turns from starting until release is called. It is refused while a turn runs or begins, and while somebody else holds.
+func (a *Agent) Hold() (release func(), ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.turn != nil || a.held {
+		return nil, false
+	}
+	a.held = true
+	return sync.OnceFunc(func() {
+		a.mu.Lock()
+		a.held = false
+		a.mu.Unlock()
+		a.Wake()
+	}), true
 }
 
 // Stop ends the turn in progress for the given reason (ByDisposed, ByShutdown) and lets no other one start. It doesn't wait; closing the
@@ -135,10 +156,10 @@ func (a *Agent) Park() {
 
 // Idle says whether no turn runs and none is due.
 func (a *Agent) Idle() bool {
+	due := due(a.log.State()) // first: a message that leaves the queue after this is in a turn that the next line sees
 	a.mu.Lock()
-	running := a.turn != nil
-	a.mu.Unlock()
-	return !running && !due(a.log.State())
+	defer a.mu.Unlock()
+	return a.turn == nil && !due
 }
 
 // due says whether st holds work for the loop.
@@ -166,7 +187,7 @@ func (a *Agent) begin(ctx context.Context) (context.Context, context.CancelCause
 	turnCtx, cancel := context.WithCancelCause(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.parked || a.closed != "" || ctx.Err() != nil {
+	if a.parked || a.held || a.closed != "" || ctx.Err() != nil {
 		cancel(nil)
 		return nil, nil, false
 	}

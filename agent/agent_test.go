@@ -41,6 +41,9 @@ type rig struct {
 	limits   agent.Limits
 	requests []model.Request
 	commits  atomic.Int64
+	persona  atomic.Pointer[string]
+	prepare  func() // called before each request is prepared
+	logged   messages
 	mu       sync.Mutex
 	violated []error
 }
@@ -55,12 +58,35 @@ func (a recorder) Prepare(req model.Request) (*model.Prepared, error) {
 	a.r.mu.Lock()
 	a.r.requests = append(a.r.requests, req)
 	a.r.mu.Unlock()
+	if a.r.prepare != nil {
+		a.r.prepare()
+	}
 	return a.Adapter.Prepare(req)
+}
+
+// messages is a log handler that keeps what was logged, up to its capacity.
+type messages chan string
+
+func (messages) Enabled(context.Context, slog.Level) bool { return true }
+func (m messages) WithAttrs([]slog.Attr) slog.Handler     { return m }
+func (m messages) WithGroup(string) slog.Handler          { return m }
+func (m messages) Handle(_ context.Context, r slog.Record) error {
+	select {
+	case m <- r.Message:
+	default:
+	}
+	return nil
+}
+
+func (r *rig) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	r.t.Cleanup(cancel)
+	return ctx
 }
 
 func newRig(t *testing.T, source script.Source) *rig {
 	t.Helper()
-	r := &rig{t: t, root: scope.New("host")}
+	r := &rig{t: t, root: scope.New("host"), logged: make(messages, 100)}
 	store, err := sqlite.Open(context.Background(), t.TempDir(), sqlite.Options{Synchronous: "normal"})
 	r.must(err)
 	r.journal = session.NewJournal(store, session.Options{Checked: true, AfterCommit: func([]session.Committed) { r.commits.Add(1) }})
@@ -75,9 +101,10 @@ func newRig(t *testing.T, source script.Source) *rig {
 		},
 		Limits:    func() agent.Limits { return r.limits },
 		Violation: func(err error) { r.violated = append(r.violated, err) },
-		Logger:    slog.New(slog.DiscardHandler),
+		Logger:    slog.New(r.logged),
 	})
-	r.must(r.prompts.AddSection(r.root, prompt.Section{Name: "persona", Text: prompt.Fixed("Be brief.")}))
+	r.persona.Store(new("Be brief."))
+	r.must(r.prompts.AddSection(r.root, prompt.Section{Name: "persona", Text: func(context.Context) (string, error) { return *r.persona.Load(), nil }}))
 	r.must(r.agent.Start())
 	t.Cleanup(func() {
 		r.agent.Stop(agent.ByShutdown)

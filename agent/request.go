@@ -12,6 +12,7 @@ import (
 
 	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/session"
+	"github.com/dsh-web/dsh-web/prompt"
 	"github.com/dsh-web/dsh-web/tools"
 )
 
@@ -21,6 +22,7 @@ type request struct {
 	prepared *model.Prepared
 	tools    []tools.Tool // what calls of this step may name
 	attempt  int
+	fixed    prompt.Frozen // what the agent's prompt is once this request is in the log
 }
 
 // contextName marks the host's runtime-context messages.
@@ -76,6 +78,7 @@ func (t *turn) checkpoint(ctx context.Context) (*request, error) {
 			return nil, failed
 		}
 		t.calls++
+		t.frozen = req.fixed
 		t.remember(req.prepared)
 		return req, nil
 	}
@@ -111,14 +114,23 @@ func (c claim) still(st session.State) bool {
 	}
 	now := append(slices.Clone(st.NextTurn[:c.turn]), st.NextStep[:c.steer]...)
 	return slices.EqualFunc(now, c.messages, func(a, b model.Message) bool {
-		return a.ID == b.ID && (len(a.Content) == 0 || len(b.Content) == 0 || &a.Content[0] == &b.Content[0])
+		return a.ID == b.ID && len(a.Content) == len(b.Content) && (len(a.Content) == 0 || &a.Content[0] == &b.Content[0])
 	})
 }
 
 // build makes the request of a step over st, what is pending and the messages taken. The payloads go into the step's commit, also when the
-// request failed; then the failure ends the turn.
-func (t *turn) build(ctx context.Context, st session.State, taken []model.Message, number, step int) (*request, []session.Payload, error) {
-	var payloads []session.Payload
+// request failed; then the failure ends the turn. A panic is such a failure: else the messages would stay queued and meet it again at once.
+func (t *turn) build(ctx context.Context, st session.State, taken []model.Message, number, step int) (_ *request, payloads []session.Payload, err error) {
+	claimed := taken
+	defer func() {
+		if p := recover(); p != nil {
+			payloads = nil
+			for _, m := range claimed {
+				payloads = append(payloads, session.UserMessage{Message: m})
+			}
+			err = failure{t.inside(p)}
+		}
+	}()
 	fail := func(code, format string, args ...any) (*request, []session.Payload, error) {
 		return nil, payloads, failure{session.Reason{Kind: session.EndError, Code: code, Message: fmt.Sprintf(format, args...)}}
 	}
@@ -144,7 +156,8 @@ func (t *turn) build(ctx context.Context, st session.State, taken []model.Messag
 	if err != nil {
 		return fail("ROUTE", "The model can't be reached: %v", err)
 	}
-	system, schemas := t.freeze(st, assembled.System, assembled.Tools)
+	fixed := t.freeze(st, assembled.System, assembled.Tools)
+	system, schemas := fixed.System(), fixed.Tools()
 	messages, err := t.history(ctx, st, taken)
 	if err != nil {
 		return fail("ATTACHMENT", "An attachment can't be read: %v", err)
@@ -159,7 +172,7 @@ func (t *turn) build(ctx context.Context, st session.State, taken []model.Messag
 		return nil, payloads, failure{reason}
 	}
 	payloads = append(payloads, t.header(st, route, selection, system, schemas)...)
-	req := &request{route: route, prepared: prepared, tools: visible, attempt: 1}
+	req := &request{route: route, prepared: prepared, tools: visible, attempt: 1, fixed: fixed}
 	payloads = append(payloads, t.record(st, req, number, step))
 	return req, payloads, nil
 }
@@ -172,22 +185,24 @@ func schemas(visible []tools.Tool) []model.Tool {
 	return out
 }
 
-// freeze gives the bytes that were fixed by the first request; on a resume by the log's. A difference is reported, never sent.
-func (t *turn) freeze(st session.State, system string, schemas []model.Tool) (string, []model.Tool) {
-	if !t.frozen.Set() && st.Request != nil && t.cfg.KeepRecorded {
-		t.frozen.Fix(st.Request.Header.System, st.Request.Header.Tools)
-		if err := t.frozen.Check(system, schemas); err != nil {
+// freeze gives the bytes that were fixed by the first request; on a resume by the log's. A difference is reported, never sent. They count
+// from the commit on that holds the request: one that never came to be fixes nothing.
+func (t *turn) freeze(st session.State, system string, schemas []model.Tool) prompt.Frozen {
+	fixed := t.frozen
+	if !fixed.Set() && st.Request != nil && t.cfg.KeepRecorded {
+		fixed.Fix(st.Request.Header.System, st.Request.Header.Tools)
+		if err := fixed.Check(system, schemas); err != nil {
 			t.cfg.Logger.Warn("prompt drifted since the session was recorded; the recorded one is used", "session", t.log.ID(), "difference", err)
 		}
-	} else if !t.frozen.Set() {
-		t.frozen.Fix(system, schemas)
-	} else if err := t.frozen.Check(system, schemas); err != nil {
+	} else if !fixed.Set() {
+		fixed.Fix(system, schemas)
+	} else if err := fixed.Check(system, schemas); err != nil {
 		t.cfg.Logger.Error("prompt changed after the first request", "session", t.log.ID(), "difference", err)
 		if t.cfg.Violation != nil {
 			t.cfg.Violation(err)
 		}
 	}
-	return t.frozen.System(), t.frozen.Tools()
+	return fixed
 }
 
 // history is the model's view: the log's, then what waits for this commit, then what this step takes; image bytes filled in.
