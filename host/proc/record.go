@@ -33,7 +33,11 @@ func writeRecord(dir string, tags space) (string, error) {
 		return "", fmt.Errorf("record process instance: %w", err)
 	}
 	path := filepath.Join(dir, tags.String()+recordSuffix)
-	if err := os.WriteFile(path, append(data, '\n'), 0o600); err != nil {
+	fresh := path + ".new" // others sweep this directory: they see a whole record or none
+	if err := os.WriteFile(fresh, append(data, '\n'), 0o600); err != nil {
+		return "", fmt.Errorf("record process instance: %w", err)
+	}
+	if err := os.Rename(fresh, path); err != nil {
 		return "", fmt.Errorf("record process instance: %w", err)
 	}
 	return path, nil
@@ -63,6 +67,9 @@ func Sweep(ctx context.Context, dir string) (int, error) {
 		}
 		path := filepath.Join(dir, e.Name())
 		data, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // it has closed, or somebody else has swept it
+		}
 		if err != nil {
 			return killed, fmt.Errorf("sweep process instances: %w", err)
 		}
