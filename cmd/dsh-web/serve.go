@@ -71,10 +71,10 @@ func (p *program) serveOn(cmd *cobra.Command, c *config, open opener) (err error
 	listeners = append(listeners, sock)
 
 	served := make(chan error, len(listeners))
-	ctx, cancel := context.WithCancel(cmd.Context())
-	defer cancel()
+	ctx := cmd.Context()
 	for _, ln := range listeners {
-		group.Go(func() { served <- srv.web.Serve(ctx, ln) })
+		// The close above ends it, after the streams; the command's context would end it before.
+		group.Go(func() { served <- srv.web.Serve(context.WithoutCancel(ctx), ln) })
 	}
 	addr := listeners[0].Addr()
 	login := srv.web.LoginURL(addr)
