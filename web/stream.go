@@ -62,18 +62,23 @@ func (s *Server) openStream(w http.ResponseWriter, r *http.Request) {
 		guard.WriteProblem(w, *s.problem(r.Context(), "stream", tooMany("sockets")))
 		return
 	}
-	defer release()
 	conn, err := socket.Accept(w, r, s.patience)
 	if err != nil {
+		release()
 		return // Accept has answered
 	}
+	who := guard.From(r.Context())
+	s.sockets.run(release, func() { s.serveStream(conn, who) })
+}
+
+func (s *Server) serveStream(conn *socket.Conn, who guard.Who) {
 	s.stats.stream(1)
 	defer s.stats.stream(-1)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // a hijacked request's own context tells nothing
+	ctx, cancel := context.WithCancel(context.Background()) // the socket's own life
 	defer cancel()
 	var tasks sync.WaitGroup
 	v := &viewer{server: s, conn: conn, ctx: ctx, tasks: &tasks, subs: map[string]*running{}}
-	tasks.Go(func() { s.keep(ctx, conn, &tasks, guard.From(r.Context()).Gone) })
+	tasks.Go(func() { s.keep(ctx, conn, &tasks, who.Gone) })
 	v.read()
 	cancel()
 	conn.Abort()

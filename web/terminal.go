@@ -60,27 +60,36 @@ func (s *Server) openTerminal(w http.ResponseWriter, r *http.Request) {
 		guard.WriteProblem(w, *s.problem(r.Context(), "terminal", err))
 		return
 	}
-	defer h.Release()
 	var offset int64
 	if text := r.URL.Query().Get("offset"); text != "" {
 		if json.Unmarshal([]byte(text), &offset) != nil || offset < 0 {
+			h.Release()
 			guard.WriteProblem(w, *s.problem(r.Context(), "terminal", refuse(codeValidation, "The offset must be a count of bytes.")))
 			return
 		}
 	}
 	release, ok := s.sockets.take()
 	if !ok {
+		h.Release()
 		guard.WriteProblem(w, *s.problem(r.Context(), "terminal", tooMany("sockets")))
 		return
 	}
-	defer release()
 	conn, err := socket.Accept(w, r, s.patience)
 	if err != nil {
+		release()
+		h.Release()
 		return // Accept has answered
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // a hijacked request's own context tells nothing
-	defer cancel()
 	who := guard.From(r.Context())
+	s.sockets.run(release, func() {
+		defer h.Release()
+		s.serveTerminal(conn, h, who, offset)
+	})
+}
+
+func (s *Server) serveTerminal(conn *socket.Conn, h *host.Session, who guard.Who, offset int64) {
+	ctx, cancel := context.WithCancel(context.Background()) // the socket's own life
+	defer cancel()
 	v := &terminalViewer{server: s, session: h, conn: conn, ctx: ctx, by: who.ID}
 	if v.by == "" {
 		v.by = "owner"

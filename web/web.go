@@ -229,10 +229,13 @@ func (s *slots) take() (release func(), ok bool) {
 	}), true
 }
 
-func (s *slots) used() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.n
+// run runs f on a goroutine of its own that holds the place; wait waits for it. A handler that has given its connection to a socket ends this
+// way: the server's goroutine, its stack and the request would be kept for nothing.
+func (s *slots) run(release, f func()) {
+	go func() {
+		defer release()
+		f()
+	}()
 }
 
 // wait waits until every place is free. Nobody may take one meanwhile.
