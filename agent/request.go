@@ -290,7 +290,7 @@ func (t *turn) header(st session.State, route model.Route, sel model.Selection, 
 		Thinking: route.Thinking, Params: sel.Params,
 	}
 	h.Header.System, h.Header.Tools = system, schemas
-	if st.Request != nil {
+	if st.Sent != nil {
 		h.Reason = "change"
 		if t.calls == 0 {
 			h.Reason = "resume"

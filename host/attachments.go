@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/dsh-web/dsh-web/agent"
+	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/session"
 )
 
@@ -94,6 +95,15 @@ func (s *Session) Attach(ctx context.Context, mime string, data []byte) (id stri
 	if store == nil {
 		return "", refuse(CodeValidation, "This host keeps no attachments.")
 	}
+	// A delete waits, or was first.
+	unlock, err := s.entry.lock(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if _, err := s.host.journal.Info(ctx, s.ID()); err != nil {
+		return "", s.host.notFound(s.ID(), err)
+	}
 	return store.Keep(ctx, mime, data)
 }
 
@@ -104,6 +114,23 @@ func (s *Session) Attachment(ctx context.Context, id string) (data []byte, mime 
 		return nil, "", refuse(CodeAttachmentNotFound, "There is no attachment %q.", id)
 	}
 	return store.Load(ctx, id)
+}
+
+// checkImages refuses content with an image that the session doesn't have: it would fail every turn from then on.
+func (h *Host) checkImages(id string, content []model.Block) error {
+	for _, b := range content {
+		if b.Type != model.BlockImage {
+			continue
+		}
+		name, err := session.FileName(id)
+		if err == nil && h.cfg.Attachments != "" && attachmentID.MatchString(b.AttachmentID) {
+			if _, err := os.Stat(filepath.Join(h.cfg.Attachments, name, b.AttachmentID)); err == nil {
+				continue
+			}
+		}
+		return refuse(CodeAttachmentNotFound, "The session has no attachment %q; upload the image first.", b.AttachmentID)
+	}
+	return nil
 }
 
 func (h *Host) dropAttachments(id string) error {

@@ -172,12 +172,17 @@ func (h *Host) plan(spec Spec) (plan, error) {
 		return p, err
 	}
 	p.Workspace = dir
+	for _, b := range p.Message {
+		if b.Type == model.BlockImage {
+			return p, refuse(CodeAttachmentNotFound, "A new session has no attachments yet: create it, upload the image, then send the message.")
+		}
+	}
 	if len(p.Title) > 1000 {
 		return p, refuse(CodeValidation, "A title has at most 1,000 bytes.")
 	}
 	p.Model = p.Model.Or(h.cfg.DefaultModel)
-	if _, err := h.cfg.Router.Resolve(p.Model); err != nil {
-		return p, refuse(CodeValidation, "%v.", err).with("field", "model")
+	if err := h.checkModel(p.Model); err != nil {
+		return p, err
 	}
 	if p.composition, err = h.resolvePreset(p.Preset); err != nil {
 		return p, err
@@ -308,6 +313,9 @@ func (h *Host) modelRef(sel model.Selection) session.ModelRef {
 
 // Delete removes a session with everything that belongs to it. A running one needs force.
 func (h *Host) Delete(ctx context.Context, id string, force bool) error {
+	if err := h.writable(); err != nil {
+		return err
+	}
 	e := h.entry(id)
 	defer h.leave(e)
 	unlock, err := e.lock(ctx)

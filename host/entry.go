@@ -34,6 +34,7 @@ type live struct {
 	hostFS  fsys.Provider
 	log     *session.Log
 	agent   *agent.Agent
+	gone    chan struct{} // closed when it isn't the session's live agent any more
 	mounted atomic.Pointer[presets.Mounted]
 	// settings changes only under the entry's own.
 	settings atomic.Pointer[settings]
@@ -41,11 +42,12 @@ type live struct {
 
 // entry gives the place of a session; leave gives it back.
 func (h *Host) entry(id string) *entry {
+	now := h.cfg.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e := h.entries[id]
 	if e == nil {
-		e = &entry{id: id, own: make(chan struct{}, 1), used: h.cfg.Now()}
+		e = &entry{id: id, own: make(chan struct{}, 1), used: now}
 		h.entries[id] = e
 	}
 	e.refs++
@@ -106,16 +108,16 @@ func (h *Host) hold(ctx context.Context, e *entry) (*live, func(), error) {
 			return nil, nil, err
 		}
 	}
+	e.count(1, h.cfg.Now())
+	return l, func() { e.count(-1, h.cfg.Now()) }, nil
+}
+
+// count adds to the holders.
+func (e *entry) count(n int, now time.Time) {
 	e.mu.Lock()
-	e.holders++
-	e.used = h.cfg.Now()
-	e.mu.Unlock()
-	return l, func() {
-		e.mu.Lock()
-		e.holders--
-		e.used = h.cfg.Now()
-		e.mu.Unlock()
-	}, nil
+	defer e.mu.Unlock()
+	e.holders += n
+	e.used = now
 }
 
 // shut closes the live agent of e, if there is one. The caller holds own.
@@ -126,6 +128,7 @@ func (h *Host) shut(ctx context.Context, e *entry, by string) error {
 	}
 	err := h.closeLive(ctx, l, by)
 	e.setLive(nil, h.cfg.Now())
+	close(l.gone)
 	h.feed.dirty(e.id)
 	return err
 }
@@ -166,11 +169,19 @@ func (h *Host) evictOne(ctx context.Context, e *entry) error {
 		return nil // somebody is changing it
 	}
 	e.mu.Lock()
-	l, busy, idle := e.live, e.holders > 0, h.cfg.Now().Sub(e.used)
+	l, busy, used := e.live, e.holders > 0, e.used
 	e.mu.Unlock()
-	if l == nil || busy || !l.agent.Idle() || len(l.log.State().Approvals) > 0 {
+	if l == nil || busy || !l.agent.Idle() {
 		return nil
 	}
+	st := l.log.State()
+	if len(st.Approvals) > 0 {
+		return nil
+	}
+	if at := time.UnixMilli(st.UpdatedAt); at.After(used) {
+		used = at // a turn ends long after the message that began it
+	}
+	idle := h.cfg.Now().Sub(used)
 	limit := h.cfg.EvictIdle
 	if t := l.mounted.Load().Terminals(); t != nil && t.Used() {
 		limit = h.cfg.EvictUsedShell

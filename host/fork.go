@@ -43,8 +43,15 @@ func (s *Session) Fork(ctx context.Context, atSeq *int64, preset string) (Info, 
 	if err != nil {
 		return Info{}, h.notFound(s.ID(), err)
 	}
-	lost := usedShell(log.State())
+	st := log.State()
 	h.journal.Release(log)
+	until := st.LastSeq
+	if at >= 0 {
+		until = at
+	} else if st.TurnOpen {
+		until = st.TurnSeq
+	}
+	lost := usedShell(st, until)
 
 	e := h.entry(p.ID)
 	defer h.leave(e)
@@ -58,19 +65,25 @@ func (s *Session) Fork(ctx context.Context, atSeq *int64, preset string) (Info, 
 	}
 	made, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
 	defer cancel()
+	if err := h.copyAttachments(s.ID(), p.ID); err != nil {
+		return Info{}, errors.Join(err, h.dropAttachments(p.ID))
+	}
 	l, err := h.make(made, e, p, lost, func(cr session.Creation) (*session.Log, error) {
 		if preset != "" {
 			cr.Drafts = append(cr.Drafts, session.Draft{Payload: session.PresetSelected{AgentPreset: refOf(c)}})
 		}
 		return h.journal.Fork(made, s.ID(), at, cr)
 	})
+	if err != nil {
+		err = errors.Join(err, h.dropAttachments(p.ID))
+	}
 	switch {
 	case errors.Is(err, session.ErrNotAtTurnEnd), errors.Is(err, session.ErrCursorAhead):
 		return Info{}, refuse(CodeForkPoint, "A fork begins where a turn has ended; give the seq of a turn/end event, or leave atSeq out for the last one.")
 	case err != nil:
 		return Info{}, err
 	}
-	return h.info(l.log.Info()), h.copyAttachments(s.ID(), p.ID)
+	return h.info(l.log.Info()), nil
 }
 
 // forkPreset is the named preset, or the composition that the parent was given.
@@ -93,6 +106,10 @@ func (s *Session) forkPreset(ctx context.Context, preset string) (*presets.Compo
 func (h *Host) copyAttachments(from, to string) error {
 	if h.cfg.Attachments == "" {
 		return nil
+	}
+	from, err := session.FileName(from)
+	if err != nil {
+		return err
 	}
 	files, err := os.ReadDir(filepath.Join(h.cfg.Attachments, from))
 	if errors.Is(err, os.ErrNotExist) {
@@ -155,6 +172,9 @@ type Annotation struct {
 
 // Annotate stores a trainer's word; it is exported with the session.
 func (s *Session) Annotate(ctx context.Context, a Annotation) (Annotation, error) {
+	if err := s.host.writable(); err != nil {
+		return Annotation{}, err
+	}
 	unlock, err := s.entry.lock(ctx)
 	if err != nil {
 		return Annotation{}, err

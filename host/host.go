@@ -67,8 +67,9 @@ type Host struct {
 	names   names
 	started time.Time
 
-	draining  atomic.Bool
 	liveCount atomic.Int64
+	draining  chan struct{} // closed once by drain
+	drain     func()
 
 	mu      sync.Mutex
 	closed  bool
@@ -85,8 +86,9 @@ func New(cfg Config) *Host {
 	}
 	h := &Host{
 		cfg: cfg, root: scope.New("host"), prompts: &prompt.Registry{Logger: cfg.Logger}, tools: &tools.Registry{}, locks: new(fsys.Locks),
-		entries: map[string]*entry{},
+		entries: map[string]*entry{}, draining: make(chan struct{}),
 	}
+	h.drain = sync.OnceFunc(func() { close(h.draining) })
 	h.feed = &Feed{host: h, subs: map[*Subscription]struct{}{}}
 	h.journal = session.NewJournal(cfg.Store, session.Options{Now: cfg.Now, Logger: cfg.Logger, AfterCommit: h.feed.committed})
 	return h
@@ -137,7 +139,7 @@ func (h *Host) evictions(ctx context.Context) error {
 
 // Close ends every agent in parallel, each turn with a logged reason, then the store. It works after a failed Start too, and twice.
 func (h *Host) Close(ctx context.Context) error {
-	h.draining.Store(true)
+	h.drain()
 	h.mu.Lock()
 	h.closed = true
 	all := make([]*entry, 0, len(h.entries))
@@ -172,7 +174,7 @@ func (h *Host) Close(ctx context.Context) error {
 
 // Drain parks every agent after the step in progress and starts no further turn; creating and sending are refused. Reading goes on.
 func (h *Host) Drain() {
-	h.draining.Store(true)
+	h.drain()
 	h.mu.Lock()
 	all := make([]*entry, 0, len(h.entries))
 	for _, e := range h.entries {
@@ -188,14 +190,29 @@ func (h *Host) Drain() {
 }
 
 // Draining says whether the host takes no more work.
-func (h *Host) Draining() bool { return h.draining.Load() }
+func (h *Host) Draining() bool {
+	select {
+	case <-h.draining:
+		return true
+	default:
+		return false
+	}
+}
 
-// open refuses work while the host drains or closes.
-func (h *Host) open() error {
+// writable refuses changes on a host that only shows sessions.
+func (h *Host) writable() error {
 	if h.cfg.ReadOnly {
 		return refuse(CodeReadOnly, "This host only shows sessions; import them into another one to go on with them.")
 	}
-	if h.draining.Load() {
+	return nil
+}
+
+// open refuses work while the host drains or closes.
+func (h *Host) open() error {
+	if err := h.writable(); err != nil {
+		return err
+	}
+	if h.Draining() {
 		return refuse(CodeDraining, "The host is shutting down and takes no new work; try again when it is back.")
 	}
 	return nil

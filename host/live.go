@@ -41,7 +41,7 @@ func (h *Host) mount(ctx context.Context, id, workspace string, c *presets.Compo
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open agent scope: %w", err), closeFS())
 	}
-	l = &live{scope: s}
+	l = &live{scope: s, gone: make(chan struct{})}
 	l.settings.Store(&own)
 	defer func() {
 		if err != nil {
@@ -147,6 +147,9 @@ func (h *Host) publish(e *entry, l *live, log *session.Log) error {
 		return fmt.Errorf("start agent: %w", err)
 	}
 	e.setLive(l, h.cfg.Now())
+	if h.Draining() { // it began after this agent was planned, and Drain may have looked before the agent was here
+		l.agent.Park()
+	}
 	h.feed.dirty(e.id)
 	l.agent.Wake()
 	return nil
@@ -176,7 +179,7 @@ func (h *Host) resume(ctx context.Context, e *entry) (l *live, err error) {
 		return nil, refuse(CodeSessionDamaged, "The session %s is damaged and read-only: %s.", e.id, st.Damage)
 	}
 	if _, err := os.Stat(st.Header.Cwd); err != nil {
-		return nil, refuse(CodeWorkspaceInvalid, "The workspace %s of this session is gone: %v. Bring it back, or fork the session into another one.", st.Header.Cwd, err)
+		return nil, refuse(CodeWorkspaceInvalid, "The workspace %s of this session is gone: %v. Bring it back, or export the session and import it with another workspace.", st.Header.Cwd, err)
 	}
 	own, err := h.loadSettings(ctx, e.id)
 	if err != nil {
@@ -186,7 +189,7 @@ func (h *Host) resume(ctx context.Context, e *entry) (l *live, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if l, err = h.mount(ctx, e.id, st.Header.Cwd, c, own, usedShell(st)); err != nil {
+	if l, err = h.mount(ctx, e.id, st.Header.Cwd, c, own, usedShell(st, st.LastSeq)); err != nil {
 		return nil, err
 	}
 	published = true
@@ -225,9 +228,12 @@ func (h *Host) loadSettings(ctx context.Context, id string) (settings, error) {
 	return own, nil
 }
 
-// usedShell says whether an earlier life of the session ran a persistent shell, whose state is gone.
-func usedShell(st session.State) bool {
+// usedShell says whether the session ran a persistent shell, whose state is gone, up to an event.
+func usedShell(st session.State, until int64) bool {
 	for _, entry := range st.History {
+		if entry.Seq > until {
+			break
+		}
 		for _, call := range entry.Message.ToolCalls() {
 			if call.Name == bash.Name {
 				return true

@@ -54,6 +54,9 @@ type Message struct {
 
 // Send queues a message, durably, and makes the session live to run it.
 func (s *Session) Send(ctx context.Context, m Message) (messageID string, err error) {
+	if err := s.host.checkImages(s.ID(), m.Content); err != nil {
+		return "", err
+	}
 	l, release, err := s.host.hold(ctx, s.entry)
 	if err != nil {
 		return "", err
@@ -67,7 +70,13 @@ func (s *Session) Send(ctx context.Context, m Message) (messageID string, err er
 	case err != nil:
 		return "", err
 	}
-	l.agent.Wake()
+	if l.agent.Wake() {
+		return msg.ID, nil
+	}
+	// Somebody closed the agent meanwhile. The message is durable; another life runs it, at once if one may begin.
+	if err := s.Wake(ctx); err != nil {
+		s.host.cfg.Logger.Warn("a message waits for the session's next life", "session", s.ID(), "message", msg.ID, "error", err)
+	}
 	return msg.ID, nil
 }
 
@@ -79,6 +88,9 @@ type Edit struct {
 
 // EditQueued changes a message that is still queued.
 func (s *Session) EditQueued(ctx context.Context, id string, e Edit) error {
+	if err := s.host.checkImages(s.ID(), e.Content); err != nil {
+		return err
+	}
 	return s.queued(ctx, func(log *session.Log) error { return agent.Edit(ctx, log, id, e.Content, e.Steer) })
 }
 
@@ -88,6 +100,9 @@ func (s *Session) RemoveQueued(ctx context.Context, id string) error {
 }
 
 func (s *Session) queued(ctx context.Context, change func(*session.Log) error) error {
+	if err := s.host.writable(); err != nil {
+		return err
+	}
 	log, err := s.host.journal.Open(ctx, s.ID())
 	if err != nil {
 		return s.host.notFound(s.ID(), err)
@@ -123,13 +138,21 @@ func (s *Session) WaitIdle(ctx context.Context) (session.State, error) {
 	}
 	defer s.host.journal.Release(log)
 	for {
-		changed := log.Changed()
-		st := log.State()
-		if s.entry.now() == nil || s.host.Draining() && !st.TurnOpen || !running(st) {
+		changed, draining := log.Changed(), s.host.draining
+		l, st := s.entry.now(), log.State()
+		if s.host.Draining() {
+			if !st.TurnOpen {
+				return st, nil
+			}
+			draining = nil
+		}
+		if l == nil || !running(st) {
 			return st, nil
 		}
 		select {
 		case <-changed:
+		case <-l.gone:
+		case <-draining:
 		case <-ctx.Done():
 			return st, ctx.Err()
 		}
@@ -138,7 +161,7 @@ func (s *Session) WaitIdle(ctx context.Context) (session.State, error) {
 
 // running says whether a live session with this state has something to do.
 func running(st session.State) bool {
-	return st.TurnOpen || st.Queued() > 0 && st.Damage == ""
+	return st.Damage == "" && (st.TurnOpen || st.Queued() > 0)
 }
 
 // Wake makes the session live, so that messages still queued from an earlier life run. Send does so by itself.
@@ -184,9 +207,20 @@ type Patch struct {
 	Model    *model.Selection
 }
 
-// Patch applies p and gives the session after it. What is refused changes nothing that comes after it.
+// Patch applies p and gives the session after it. Everything is checked before anything is changed.
 func (s *Session) Patch(ctx context.Context, p Patch) (Info, error) {
 	h := s.host
+	if err := h.writable(); err != nil {
+		return Info{}, err
+	}
+	if p.Title != nil && (len(*p.Title) > 1000 || *p.Title == "") {
+		return Info{}, refuse(CodeValidation, "A title has 1 to 1,000 bytes.")
+	}
+	if p.Model != nil {
+		if err := h.checkModel(*p.Model); err != nil {
+			return Info{}, err
+		}
+	}
 	unlock, err := s.entry.lock(ctx)
 	if err != nil {
 		return Info{}, err
@@ -203,9 +237,6 @@ func (s *Session) Patch(ctx context.Context, p Patch) (Info, error) {
 		}
 	}
 	if p.Title != nil {
-		if len(*p.Title) > 1000 || *p.Title == "" {
-			return Info{}, refuse(CodeValidation, "A title has 1 to 1,000 bytes.")
-		}
 		if _, err := s.log.Update(ctx, func(session.State) ([]session.Draft, error) {
 			return []session.Draft{{Payload: session.Title{Title: *p.Title}}}, nil
 		}); err != nil {
@@ -225,10 +256,14 @@ func (s *Session) Patch(ctx context.Context, p Patch) (Info, error) {
 	return s.Info(ctx)
 }
 
-func (h *Host) selectModel(ctx context.Context, s *Session, sel model.Selection) error {
+func (h *Host) checkModel(sel model.Selection) error {
 	if _, err := h.cfg.Router.Resolve(sel); err != nil {
 		return refuse(CodeValidation, "%v.", err).with("field", "model")
 	}
+	return nil
+}
+
+func (h *Host) selectModel(ctx context.Context, s *Session, sel model.Selection) error {
 	own, err := h.loadSettings(ctx, s.ID())
 	if err != nil {
 		return err
@@ -247,14 +282,15 @@ func (h *Host) selectModel(ctx context.Context, s *Session, sel model.Selection)
 	return nil
 }
 
-// switchPreset gives a blank session another preset: the new one is mounted beside the old, the log decides, then they swap. The caller holds
-// the entry.
+// switchPreset gives a blank session another preset: the new one is mounted beside the old, the log decides, then they swap. No turn begins
+// meanwhile, since it would carry the old one's prompt. The caller holds the entry.
 func (h *Host) switchPreset(ctx context.Context, s *Session, id string) error {
 	c, err := h.resolvePreset(id)
 	if err != nil {
 		return err
 	}
-	work := context.WithoutCancel(ctx)
+	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
+	defer cancel()
 	log, err := h.journal.Open(ctx, s.ID())
 	if err != nil {
 		return h.notFound(s.ID(), err)
@@ -267,26 +303,30 @@ func (h *Host) switchPreset(ctx context.Context, s *Session, id string) error {
 	l := s.entry.now()
 	var mounted *presets.Mounted
 	if l != nil {
+		release, ok := l.agent.Hold()
+		if !ok {
+			return locked
+		}
+		defer release()
 		if mounted, err = presets.Mount(work, l.scope, c, h.services(l, s.ID(), log.Header().Cwd, l.hostFS, false)); err != nil {
 			return refuse(CodePresetBroken, "The preset %q can't be mounted: %v", c.ID, err).with("preset", c.ID)
 		}
 	}
-	_, err = log.Update(work, func(st session.State) ([]session.Draft, error) {
-		if !st.Blank {
-			return nil, locked
-		}
-		return []session.Draft{{Payload: session.PresetSelected{AgentPreset: refOf(c)}}}, nil
-	})
-	if err == nil {
-		err = h.journal.SetPin(work, s.ID(), c.Encode())
+	err = h.journal.SelectPreset(work, s.ID(), refOf(c), c.Encode())
+	switch {
+	case errors.Is(err, session.ErrBegun):
+		err = locked
+	case err == nil:
+		h.names.keep(refOf(c), c.Name)
 	}
-	if mounted != nil {
-		gone := mounted
-		if err == nil {
-			h.names.keep(refOf(c), c.Name)
-			gone = l.mounted.Swap(mounted)
-		}
-		err = errors.Join(err, gone.Close(work))
+	if mounted == nil {
+		return err
 	}
-	return err
+	if err != nil {
+		return errors.Join(err, mounted.Close(work))
+	}
+	if err := l.mounted.Swap(mounted).Close(work); err != nil { // the switch stands all the same
+		h.cfg.Logger.Error("close the preset before", "session", s.ID(), "error", err)
+	}
+	return nil
 }

@@ -18,6 +18,8 @@ var (
 	ErrReentrant = errors.New("Update was called from inside an update function")
 	// ErrImpure is what Update returns in checked mode when its function gave two results for one state.
 	ErrImpure = errors.New("the update function isn't pure: two runs over one state gave different drafts")
+	// ErrBegun is the refusal to change the preset of a session that isn't blank.
+	ErrBegun = errors.New("the session has begun")
 	// ErrNotAtTurnEnd is the refusal of a fork inside a turn.
 	ErrNotAtTurnEnd = errors.New("a fork begins where a turn has ended")
 )

@@ -102,7 +102,7 @@ func (s *State) apply(e Event, p Payload) error {
 	case SandboxMode:
 		s.Mode = p.Mode
 	case PresetSelected:
-		s.Preset = p.AgentPreset
+		s.Preset, s.Request = p.AgentPreset, nil // the next request is made of the new preset
 	case Title:
 		s.Title = p.Title
 	case EndSeed:

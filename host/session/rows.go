@@ -62,9 +62,24 @@ func (j *Journal) SetSettings(ctx context.Context, id string, settings []byte, m
 	})
 }
 
-// SetPin replaces the composition, as the switch of a blank session's preset does.
-func (j *Journal) SetPin(ctx context.Context, id string, pin Pin) error {
+// SelectPreset gives a blank session another preset: the event and the composition in one commit, so that they can't differ. ErrBegun when a
+// turn has started.
+func (j *Journal) SelectPreset(ctx context.Context, id string, preset PresetRef, pin Pin) error {
+	l, err := j.Open(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer j.Release(l)
 	return j.change(ctx, id, func(w *work) error {
+		switch {
+		case w.info.Damage != "":
+			return &DamageError{Session: id, Seq: w.state.LastSeq + 1, Reason: w.info.Damage}
+		case !w.state.Blank:
+			return ErrBegun
+		}
+		if err := j.committer.append(w, []Draft{{Payload: PresetSelected{AgentPreset: preset}}}); err != nil {
+			return err
+		}
 		w.change.Documents = append(w.change.Documents, Document{DocPin, pin})
 		return nil
 	})

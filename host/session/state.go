@@ -30,7 +30,7 @@ type State struct {
 	// OpenCalls are tool calls of the open step without a result, in call order.
 	OpenCalls []ToolCall
 
-	// Request is the last request header, nil before the first; Sent the last request that left.
+	// Request is the last request header, nil before the first and after another preset was selected; Sent the last request that left.
 	Request *RequestHeader
 	Sent    *RequestSent
 	Context *RequestContext

@@ -1,0 +1,6 @@
+package host
+
+import "context"
+
+// Evict runs one round of eviction, which otherwise comes with a clock.
+func (h *Host) Evict(ctx context.Context) error { return h.evict(ctx) }
