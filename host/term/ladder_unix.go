@@ -11,6 +11,7 @@ import (
 const (
 	pollPause     = 10 * time.Millisecond // between looks at the foreground group while a signal is due
 	pollsPerLook  = 5                     // of the shell, and between two signals to a group that may have forgotten the first
+	loopPrograms  = 3                     // programs that came up one after the other make a loop
 	starvedWait   = 2 * time.Second       // for a shell that gets no processor
 	starvedCPU    = 50 * time.Millisecond // is enough for any shell to come to an interrupt
 	startPatience = 2 * time.Second       // for a shell to begin with a command that is to be stopped; a busy machine takes its time
@@ -79,7 +80,7 @@ func (c *call) spare(s *shell, j *job) verdict {
 // programs, a forked bash that hasn't become its program yet notes a signal and forgets it, and bash drops one that comes while it reads a
 // command substitution. So a group that was led by a bash gets it again; a program, which may be tidying up, does not.
 func (c *call) climb(s *shell, j *job, r rung, over *time.Timer) verdict {
-	last, again, alone := 0, 0, 0
+	last, again, alone, programs := 0, 0, 0, 0
 	forgetful := false
 	poll := time.NewTicker(pollPause)
 	defer poll.Stop()
@@ -93,8 +94,16 @@ func (c *call) climb(s *shell, j *job, r rung, over *time.Timer) verdict {
 		case mine && r.name == "SIGKILL": // killing the shell itself is left to the caller
 		case group != last || (n == again && forgetful):
 			forgetful = s.isBash(group) // before the signal: afterwards it may have become its program
+			if group != last && !mine {
+				programs++
+			}
 			last, again = group, n+pollsPerLook
 			c.signal(group, r)
+			if programs >= loopPrograms && r.name != "SIGKILL" {
+				// The programs end and the command goes on. The shell is not told of a signal to its children, so it is told itself; while
+				// one program runs on that would only leave it behind.
+				_ = unix.Kill(s.pid, unix.SIGINT)
+			}
 		}
 		if mine && r.name != "SIGINT" && n%pollsPerLook == 1 {
 			// An interactive bash ignores SIGTERM. What it waits for may stand in another group: a signal can come before bash has handed

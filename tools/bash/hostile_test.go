@@ -323,8 +323,14 @@ func (a *agent) assault(rnd *rand.Rand, n int) {
 		a.t.Logf("round %d: %q: echo ok said %.300q", n, command, follow)
 	}
 	start = time.Now()
-	got := a.call(context.Background(), map[string]any{"command": "echo ok", "restart": true}, io.Discard).Text()
-	if !strings.HasSuffix(got, "ok") || time.Since(start) > 3*time.Second {
-		a.t.Fatalf("round %d: %q: a restart doesn't help: %.500q", n, command, got)
+	for {
+		// On a crowded machine the short limit of this test can pass before a new shell has begun.
+		got := a.call(context.Background(), map[string]any{"command": "echo ok", "restart": true}, io.Discard).Text()
+		if strings.HasSuffix(got, "ok") {
+			return
+		}
+		if !strings.Contains(got, "Timed out") || time.Since(start) > 3*time.Second {
+			a.t.Fatalf("round %d: %q: a restart doesn't help: %.500q", n, command, got)
+		}
 	}
 }
