@@ -101,7 +101,7 @@ func (s *Server) events(ctx context.Context, in *eventsIn) (*eventsOut, error) {
 	}
 	return &eventsOut{func(c huma.Context) {
 		c.SetHeader("Content-Type", "application/json")
-		_, _ = c.BodyWriter().Write(out.append(nil)) // the peer may be gone; there is nobody else to tell
+		_, _ = c.BodyWriter().Write(out.encode()) // the peer may be gone; there is nobody else to tell
 	}}, nil
 }
 
@@ -115,13 +115,13 @@ func readPage(ctx context.Context, log *session.Log, in *eventsIn) (session.Page
 	return log.Before(ctx, -1, in.Limit, pageBytes)
 }
 
-// append encodes the page around the events' own bytes.
-func (p EventPage) append(b []byte) []byte {
+// encode puts the page around the events' own bytes.
+func (p EventPage) encode() []byte {
 	size := 64
 	for _, e := range p.Events {
 		size += len(e) + 1
 	}
-	b = append(make([]byte, 0, size), `{"events":[`...)
+	b := append(make([]byte, 0, size), `{"events":[`...)
 	for i, e := range p.Events {
 		if i > 0 {
 			b = append(b, ',')

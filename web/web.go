@@ -162,9 +162,10 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	}
 	var early sync.WaitGroup
 	defer early.Wait()
-	early.Go(func() { s.api() })                              // so that the first caller needn't wait for it
-	defer context.AfterFunc(ctx, func() { _ = ln.Close() })() // closing it twice is harmless
-	err := s.http.Serve(s.conns.Listener(ln))
+	early.Go(func() { s.api() }) // so that the first caller needn't wait for it
+	counted := s.conns.Listener(ln)
+	defer context.AfterFunc(ctx, func() { _ = counted.Close() })() // whoever closes it hears of a failure
+	err := s.http.Serve(counted)
 	if errors.Is(err, http.ErrServerClosed) || ctx.Err() != nil {
 		return nil
 	}

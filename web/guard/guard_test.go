@@ -615,7 +615,11 @@ func TestConnectionLimit(t *testing.T) {
 	defer func() { _ = fourth.Close() }()
 	_ = (<-accepted).Close()
 	_ = held[1].Close()
-	_ = ln.Close()
+	for range 2 {
+		if err := limited.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 	<-done
 }
 

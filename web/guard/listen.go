@@ -43,13 +43,19 @@ func (c *Conns) Open() int {
 	return c.open
 }
 
-// Listener counts what ln accepts.
-func (c *Conns) Listener(ln net.Listener) net.Listener { return &listener{Listener: ln, conns: c} }
+// Listener counts what ln accepts. It may be closed twice.
+func (c *Conns) Listener(ln net.Listener) net.Listener {
+	return &listener{Listener: ln, conns: c, close: sync.OnceValue(ln.Close)}
+}
 
 type listener struct {
 	net.Listener
 	conns *Conns
+	close func() error
 }
+
+// Close stops listening.
+func (l *listener) Close() error { return l.close() }
 
 // Accept waits for a connection that is within the limits.
 func (l *listener) Accept() (net.Conn, error) {
