@@ -26,7 +26,12 @@ func migrate(ctx context.Context, path, backups string, p pragmas, now func() ti
 }
 
 func migrateTo(ctx context.Context, path, backups string, p pragmas, now func() time.Time, files fs.FS, latest int64) error {
-	conn, err := connector{path, p}.Connect(ctx)
+	setup := p
+	if file, err := os.Stat(path); err != nil || file.Size() == 0 {
+		// Nothing can be lost yet: the new database is synced once, when the connection that made the schema closes.
+		setup.synchronous = "OFF"
+	}
+	conn, err := connector{path, setup}.Connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -56,19 +61,14 @@ func migrateTo(ctx context.Context, path, backups string, p pragmas, now func() 
 	if err != nil || version == latest {
 		return err
 	}
-	return apply(ctx, path, p, files, version == 0, latest)
+	return apply(ctx, path, setup, p.synchronous, files, latest)
 }
 
-func apply(ctx context.Context, path string, p pragmas, files fs.FS, fresh bool, latest int64) error {
-	db := sql.OpenDB(connector{path, p})
+// apply runs the migrations under setup and leaves the connection to close under the given synchronous mode.
+func apply(ctx context.Context, path string, setup pragmas, synchronous string, files fs.FS, latest int64) error {
+	db := sql.OpenDB(connector{path, setup})
 	defer func() { _ = db.Close() }()
 	db.SetMaxOpenConns(1)
-	if fresh {
-		// Nothing can be lost yet: one sync at the end, when the connection closes, instead of one for each step.
-		if _, err := db.ExecContext(ctx, "PRAGMA synchronous = OFF"); err != nil {
-			return fmt.Errorf("initialise database: %w", err)
-		}
-	}
 	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
@@ -86,10 +86,8 @@ func apply(ctx context.Context, path string, p pragmas, files fs.FS, fresh bool,
 	if _, err := db.ExecContext(ctx, "PRAGMA user_version = "+strconv.FormatInt(latest, 10)); err != nil {
 		return fmt.Errorf("record schema version: %w", err)
 	}
-	if fresh {
-		if _, err := db.ExecContext(ctx, "PRAGMA synchronous = "+p.synchronous); err != nil {
-			return fmt.Errorf("initialise database: %w", err)
-		}
+	if _, err := db.ExecContext(ctx, "PRAGMA synchronous = "+synchronous); err != nil {
+		return fmt.Errorf("initialise database: %w", err)
 	}
 	return nil
 }

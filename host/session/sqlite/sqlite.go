@@ -159,10 +159,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 
 // checkPragmas makes sure that the driver understood the DSN.
 func checkPragmas(conn driver.Conn, p pragmas) error {
-	synchronous, queryOnly := "2", "0"
-	if p.synchronous == "NORMAL" {
-		synchronous = "1"
-	}
+	synchronous, queryOnly := map[string]string{"OFF": "0", "NORMAL": "1", "FULL": "2"}[p.synchronous], "0"
 	if p.queryOnly {
 		queryOnly = "1"
 	}
