@@ -7,7 +7,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 TOOL    := $(GO) tool -modfile=.ci/tools.mod
 
-.PHONY: run build test race unit nocgo lint tidy ui ui-check e2e python bench soak check clean need-go need-node
+.PHONY: run build test race unit nocgo lint tidy ui ui-check e2e python wheel bench soak check clean need-go need-node
 
 run: build ## build and start the host: http://127.0.0.1:3080, no key needed
 	@echo "==> starting dsh-web (stop with Ctrl-C)"
@@ -60,6 +60,12 @@ e2e: build need-node ## a real browser on the real binary
 python: build ## the Python client on the real binary
 	@if [ -d sdk/python ]; then echo "==> Python client"; command -v python3 >/dev/null || { echo "the Python client's tests need Python 3.10 or newer: apt-get install python3"; exit 1; }; \
 	cd sdk/python && DSH_BIN=$(CURDIR)/$(BIN)/dsh python3 -m unittest discover -q -s tests; fi
+
+wheel: need-go ## a wheel of the Python client that carries dsh, into dist-wheel/
+	@echo "==> building the wheel"
+	@command -v python3 >/dev/null || { echo "the wheel needs Python 3.10 or newer: apt-get install python3"; exit 1; }
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/wheel/dsh ./cmd/dsh
+	@python3 sdk/python/build_wheel.py --binary $(BIN)/wheel/dsh --out dist-wheel
 
 bench: need-go ## the benchmarks
 	@$(GO) test -run '^$$' -bench . -benchtime 1s ./...

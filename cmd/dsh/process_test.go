@@ -14,7 +14,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/model/script"
@@ -223,7 +225,7 @@ func TestStalledClient(t *testing.T) {
 	}
 	grown := rss(t, c.cmd.Process.Pid) - before
 	t.Logf("resident memory grew by %d KiB over %d KiB of answers", grown>>10, turns*size>>10)
-	if grown > 6*turns*size {
+	if grown > 10*turns*size {
 		t.Errorf("resident memory grew by %d KiB", grown>>10)
 	}
 	read()
@@ -234,6 +236,58 @@ func TestStalledClient(t *testing.T) {
 		}
 		return told == turns
 	})
+}
+
+// TestStalledClientEnds: a client that doesn't read can't keep the process.
+func TestStalledClientEnds(t *testing.T) {
+	r := newRig(t, script.ByHistory(script.Turn{script.Repeat(1024, strings.Repeat("x", 1024))}))
+	c := r.start()
+	c.initialize()
+	c.gate.Lock()
+	defer c.gate.Unlock()
+	c.send(1, "session/prompt", prompt("s", "x"))
+	r.await("the turn is in the log", func() bool {
+		logs, _ := filepath.Glob(filepath.Join(r.home, "sessions", "--*--", "s", "session.jsonl"))
+		if len(logs) == 0 {
+			return false
+		}
+		raw, err := os.ReadFile(logs[0])
+		return err == nil && bytes.Contains(raw, []byte(`"type":"turn/end"`))
+	})
+	begin := time.Now()
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	if code := c.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	t.Logf("ended after %s", time.Since(begin))
+}
+
+// TestSessionRootAlone: DSH_SESSION_ROOT is enough; images are kept and reach the log by id.
+func TestSessionRootAlone(t *testing.T) {
+	r := newRig(t, say("seen"))
+	root := t.TempDir()
+	c := r.start("DSH_HOME=", "DSH_SESSION_ROOT="+root, "DSH_CWD="+r.ws)
+	delete(c.params, "cwd")
+	c.initialize()
+	const pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+	c.call(1, "session/prompt", map[string]any{"sessionId": "s", "contentBlocks": []any{
+		map[string]any{"type": "text", "text": "look"}, map[string]any{"type": "image", "data": pixel, "mimeType": "image/png"},
+	}})
+	c.until("idle", func(f frame) bool { return f.Params.Status == "idle" })
+	logs, err := filepath.Glob(filepath.Join(root, "--*--", "s", "session.jsonl"))
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("%v %v", logs, err)
+	}
+	raw, err := os.ReadFile(logs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(raw, []byte(`"attachmentId"`)) || bytes.Contains(raw, []byte(pixel)) || !bytes.Contains(raw, []byte(`"cwd":"`+r.ws+`"`)) {
+		t.Errorf("log %s", raw)
+	}
+	if entries, err := os.ReadDir(r.home); err != nil || len(entries) != 0 {
+		t.Errorf("something was written to the home that isn't given: %v %v", entries, err)
+	}
 }
 
 // TestKillRounds: whatever was told before a kill -9 is in the log, and the session goes on.
