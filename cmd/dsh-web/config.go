@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -190,8 +191,16 @@ func loadConfig(flags *pflag.FlagSet, env []string) (*config, error) {
 func decode(k *koanf.Koanf, c *config) error {
 	return k.UnmarshalWithConf("", c, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 		Result: c, TagName: "koanf", ErrorUnused: true, WeaklyTypedInput: true, MatchName: matchKey,
-		DecodeHook: mapstructure.ComposeDecodeHookFunc(mapstructure.StringToTimeDurationHookFunc()),
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(unit, mapstructure.StringToTimeDurationHookFunc()),
 	}})
+}
+
+// unit refuses a time without one: 30 would be 30 nanoseconds. 0 needs none.
+func unit(from, to reflect.Type, data any) (any, error) {
+	if to != reflect.TypeFor[time.Duration]() || from == to || !reflect.Zero(from).CanConvert(reflect.TypeFor[float64]()) || reflect.ValueOf(data).IsZero() {
+		return data, nil
+	}
+	return nil, fmt.Errorf("%v is a time without a unit; write %vm, or %vs", data, data, data)
 }
 
 // matchKey pairs keys with fields: exactly for our own, by the JSON spelling for the vocabulary of package model.
@@ -219,6 +228,12 @@ func (c *config) check() error {
 		return fmt.Errorf("logLevel: %q is not debug, info, warn or error", c.LogLevel)
 	case !slices.Contains([]string{"text", "json"}, c.LogFormat):
 		return fmt.Errorf("logFormat: %q is neither text nor json", c.LogFormat)
+	case c.Eviction.Idle < 0:
+		return fmt.Errorf("eviction.idle: %s is less than 0, which means never", c.Eviction.Idle)
+	case c.Eviction.UsedShell < 0:
+		return fmt.Errorf("eviction.usedShell: %s is less than 0, which means never", c.Eviction.UsedShell)
+	case c.Demo.Pace < 0:
+		return fmt.Errorf("demo.pace: %s is less than 0", c.Demo.Pace)
 	case c.Limits.Connections < 1 || c.Limits.Sockets < 1 || c.Limits.Sessions < 1:
 		return fmt.Errorf("limits: each needs at least 1")
 	}

@@ -60,10 +60,19 @@ func (p *program) serveOn(cmd *cobra.Command, c *config, open opener) (err error
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 		defer cancel()
+		if gone := os.Remove(filepath.Join(c.data, addressFile)); gone != nil && !errors.Is(gone, os.ErrNotExist) {
+			err = errors.Join(err, gone) // while this host still has the data directory
+		}
 		err = errors.Join(err, srv.Close(ctx))
 		closeAll()
 		group.Wait() // for Serve, which the close ended
 	}()
+	addr := listeners[0].Addr()
+	address := fmt.Sprintf("http://%s%s", addr, basePath(c))
+	// Before the socket: whoever reaches this host there reads this host's address, not the one before's.
+	if err := os.WriteFile(filepath.Join(c.data, addressFile), []byte(address+"\n"), 0o600); err != nil {
+		return fmt.Errorf("write address: %w", err)
+	}
 	sock, err := listenSocket(filepath.Join(c.data, "sock"))
 	if err != nil {
 		return err
@@ -76,12 +85,7 @@ func (p *program) serveOn(cmd *cobra.Command, c *config, open opener) (err error
 		// The close above ends it, after the streams; the command's context would end it before.
 		group.Go(func() { served <- srv.web.Serve(context.WithoutCancel(ctx), ln) })
 	}
-	addr := listeners[0].Addr()
 	login := srv.web.LoginURL(addr)
-	address := fmt.Sprintf("http://%s%s", addr, basePath(c))
-	if err := os.WriteFile(filepath.Join(c.data, addressFile), []byte(address+"\n"), 0o600); err != nil {
-		return fmt.Errorf("write address: %w", err)
-	}
 	fmt.Fprintf(p.stdout, "dsh-web listening on %s\nopen %s\n", address, login)
 	if c.Auth == "off" {
 		logger.Warn("authority is off: every program on this machine can use this host")
