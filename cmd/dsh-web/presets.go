@@ -10,6 +10,7 @@ import (
 
 	"github.com/dsh-web/dsh-web/host/scope"
 	"github.com/dsh-web/dsh-web/presets"
+	"github.com/dsh-web/dsh-web/sdk/profiles"
 )
 
 // presetsCommand lists, shows, checks and compares presets, without a host.
@@ -83,7 +84,7 @@ func (p *program) listPresets(r *presets.Roster, def string) error {
 	return errors.Join(w.Flush(), listErr)
 }
 
-// checkPresets checks the named presets, or all. It goes on after a broken one, and then fails.
+// checkPresets checks the named presets and profiles, or all. It goes on after a broken one, and then fails.
 func (p *program) checkPresets(r *presets.Roster, ids []string) error {
 	if len(ids) == 0 {
 		entries, err := r.List()
@@ -93,10 +94,11 @@ func (p *program) checkPresets(r *presets.Roster, ids []string) error {
 		for _, e := range entries {
 			ids = append(ids, e.ID)
 		}
+		ids = append(ids, profiles.Names()...)
 	}
 	var errs []error
 	for _, id := range ids {
-		report, err := r.Check(id)
+		report, err := checkOne(r, id)
 		if err != nil {
 			fmt.Fprintf(p.stdout, "== %s: broken\n%v\n\n", id, err)
 			errs = append(errs, fmt.Errorf("preset %s is broken: %w", id, err))
@@ -115,6 +117,20 @@ func (p *program) checkPresets(r *presets.Roster, ids []string) error {
 		fmt.Fprintln(p.stdout)
 	}
 	return errors.Join(errs...)
+}
+
+// checkOne checks a preset, or a profile that no preset has the name of.
+func checkOne(r *presets.Roster, id string) (presets.Report, error) {
+	report, err := r.Check(id)
+	file, text, profile := profiles.Text(id)
+	if !profile || !errors.Is(err, presets.ErrNotFound) {
+		return report, err
+	}
+	c, err := presets.Parse(id, file, text)
+	if err != nil {
+		return presets.Report{}, err
+	}
+	return presets.Fixed(c).Check(id)
 }
 
 func (p *program) printTree(n scope.Node, indent string) {
