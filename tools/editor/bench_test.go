@@ -45,7 +45,7 @@ func newPipeline(b *testing.B, provider func(dir string) fsys.Provider) *pipelin
 	if err := registry.Add(s, tool); err != nil {
 		b.Fatal(err)
 	}
-	runner := tools.Runner{Registry: &registry, Scope: s, View: func() *scope.Scope { return s }, Redact: strings.NewReplacer("sk-secret-value", "***").Replace}
+	runner := tools.Runner{Registry: &registry, Scope: s, View: func() *scope.Scope { return s }, Secrets: func() []string { return []string{"sk-secret-value"} }}
 	return &pipeline{B: b, dir: dir, call: func(command string, args ...any) {
 		object := map[string]any{"command": command}
 		for i := 0; i < len(args); i += 2 {
