@@ -22,6 +22,7 @@ import (
 	"github.com/dsh-web/dsh-web/host/model/script"
 	"github.com/dsh-web/dsh-web/host/model/wire"
 	"github.com/dsh-web/dsh-web/host/proc"
+	"github.com/dsh-web/dsh-web/host/session"
 	"github.com/dsh-web/dsh-web/host/session/jsonl"
 	"github.com/dsh-web/dsh-web/presets"
 	"github.com/dsh-web/dsh-web/sdk/rpc"
@@ -34,6 +35,9 @@ const (
 	closeTime = time.Second
 	// patience is how long a process that was told to end may take, whatever hangs. The keeper then ends its children.
 	patience = 5 * time.Second
+	// How long to wait for the lock of a session whose holder lives, or is gone.
+	lockBusy = 100 * time.Millisecond
+	lockGone = 2 * time.Second
 )
 
 // start runs the whole program.
@@ -152,7 +156,7 @@ func run(c *config) (code int, err error) {
 		return exitConfig, err
 	}
 	rpc.New(rpc.Config{
-		Host: s.host, In: in, Out: out, Own: s.store.Own, Disown: s.store.Disown, Cwd: c.cwd, Version: version, Logger: logger,
+		Host: s.host, In: in, Out: out, Own: s.own, Disown: s.store.Disown, Cwd: c.cwd, Version: version, Logger: logger,
 	}).Serve(ctx)
 	if errors.Is(context.Cause(ctx), errInterrupted) {
 		return exitInterrupted, nil
@@ -193,6 +197,27 @@ func open(ctx context.Context, c *config, logger *slog.Logger) (s *standalone, e
 		Attachments: filepath.Join(c.data, ".attachments"), DefaultPreset: c.composition.ID, Standalone: true, Logger: logger,
 	})
 	return s, s.host.Start(ctx)
+}
+
+// own takes a session over. A process that was killed while it started a shell leaves the lock to that shell's first instants, so a lock whose
+// holder is gone is waited for, and any other a little, in case its holder is just ending.
+func (s *standalone) own(id string) error {
+	begin := time.Now()
+	for {
+		err := s.store.Own(id)
+		var locked *session.LockedError
+		if !errors.As(err, &locked) {
+			return err
+		}
+		wait := lockBusy
+		if locked.PID > 0 && errors.Is(syscall.Kill(locked.PID, 0), syscall.ESRCH) {
+			wait = lockGone
+		}
+		if time.Since(begin) > wait {
+			return err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 func (s *standalone) close(ctx context.Context) error {
