@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 )
@@ -62,7 +61,7 @@ type Journal struct {
 
 // entry is a log in memory, or one that is being loaded or created.
 type entry struct {
-	log   *Log
+	log   *Log          // guarded by Journal.mu
 	ready chan struct{} // closed when log or err is set
 	err   error
 }
@@ -127,12 +126,15 @@ func (j *Journal) Close(ctx context.Context) error {
 		}
 	}
 	j.mu.Lock()
-	entries := maps.Clone(j.logs)
-	j.mu.Unlock()
-	for _, e := range entries {
+	logs := make([]*Log, 0, len(j.logs))
+	for _, e := range j.logs {
 		if e.log != nil {
-			e.log.wake()
+			logs = append(logs, e.log)
 		}
+	}
+	j.mu.Unlock()
+	for _, l := range logs {
+		l.wake()
 	}
 	return j.store.Close()
 }
@@ -214,9 +216,12 @@ func (j *Journal) CreateAll(ctx context.Context, all []Creation) (logs []*Log, e
 			return nil, err
 		}
 		state := NewState(h)
-		e.log = j.newLog(h, state, Info{Header: h, LogFacts: state.Facts(), Labels: h.Labels, Model: all[i].Model}, true)
-		op.creates = append(op.creates, creation{log: e.log, Creation: all[i]})
-		logs = append(logs, e.log)
+		log := j.newLog(h, state, Info{Header: h, LogFacts: state.Facts(), Labels: h.Labels, Model: all[i].Model}, true)
+		j.mu.Lock()
+		e.log = log
+		j.mu.Unlock()
+		op.creates = append(op.creates, creation{log: log, Creation: all[i]})
+		logs = append(logs, log)
 	}
 	if err := j.submit(ctx, op); err != nil {
 		return nil, err
