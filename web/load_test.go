@@ -4,12 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -51,7 +51,7 @@ func (r *rig) write(id string, count, rate int) {
 }
 
 func TestViewersThatReconnect(t *testing.T) {
-	count := 2_000
+	count := 1_000
 	if soak() {
 		count = 60_000
 	}
@@ -69,8 +69,8 @@ func TestViewersThatReconnect(t *testing.T) {
 					return
 				}
 				_ = v.Write(false, fmt.Appendf(nil, `{"type":"subscribe","session":"one","after":%d}`, next-1))
-				until := time.Now().Add(50 * time.Millisecond)
-				for next < int64(count) && time.Now().Before(until) {
+				until, begun := time.Now().Add(50*time.Millisecond), next
+				for next < int64(count) && (time.Now().Before(until) || next < begun+100) { // on a busy machine too, each comes forward
 					ctx, cancel := context.WithTimeout(context.Background(), patience)
 					_, data, err := v.Read(ctx)
 					cancel()
@@ -79,15 +79,14 @@ func TestViewersThatReconnect(t *testing.T) {
 						v.Abort()
 						return
 					}
-					var f frame
-					if err := json.Unmarshal(data, &f); err != nil {
-						t.Error(err)
-					}
-					if f.Type != "event" {
+					// Parsed by hand: decoding every frame would measure the decoder.
+					rest, isEvent := strings.CutPrefix(string(data), `{"type":"event","session":"one","event":{"seq":`)
+					if !isEvent {
 						continue
 					}
-					if f.Event.Seq != next {
-						t.Errorf("event %d, want %d", f.Event.Seq, next)
+					text, _, _ := strings.Cut(rest, ",")
+					if seq, err := strconv.ParseInt(text, 10, 64); err != nil || seq != next {
+						t.Errorf("event %q, want %d", text, next)
 						v.Abort()
 						return
 					}
@@ -110,7 +109,7 @@ func (r *rig) open() (*socket.Conn, error) {
 }
 
 func TestStalledViewerHurtsNobody(t *testing.T) {
-	healthy, count := 5, 1_500
+	healthy, count := 3, 600
 	if soak() {
 		healthy, count = 20, 30_000
 	}
@@ -142,7 +141,7 @@ func TestStalledViewerHurtsNobody(t *testing.T) {
 	log, err := r.host.Journal().Open(t.Context(), "one")
 	r.must(err)
 	defer r.host.Journal().Release(log)
-	big := strings.Repeat("x", 6_000) // more in all than the kernel keeps for one connection
+	big := strings.Repeat("x", 12_000) // more in all than the kernel keeps for one connection
 	for n := 0; n < count; n += 50 {
 		_, err := log.Update(t.Context(), func(session.State) ([]session.Draft, error) {
 			drafts := make([]session.Draft, 50)
