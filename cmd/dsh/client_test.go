@@ -177,8 +177,7 @@ func (r *rig) start(env ...string) *client {
 				f.Method = "garbage"
 			}
 			c.frames <- f
-			c.gate.Lock()
-			c.gate.Unlock() //nolint:staticcheck // a gate, not a critical section
+			c.pass()
 		}
 	})
 	group.Go(func() {
@@ -200,6 +199,12 @@ func (r *rig) start(env ...string) *client {
 		}
 	})
 	return c
+}
+
+// pass waits while the gate is held.
+func (c *client) pass() {
+	c.gate.Lock()
+	defer c.gate.Unlock()
 }
 
 func binary(t testing.TB) string {
@@ -377,6 +382,9 @@ func (r *rig) marked(marker string) []string {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	if len(files) == 0 {
+		r.t.Skip("no /proc here")
 	}
 	var out []string
 	for _, f := range files {
