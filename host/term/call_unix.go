@@ -430,6 +430,9 @@ func (c *call) prepare(ctx context.Context, s *shell, command string) error {
 	if v == gone || v == lost {
 		why = "they ended the shell"
 	}
+	if v == expired {
+		why = "the call's time was over before they ended"
+	}
 	if v == cancelled {
 		why = "the call was cancelled"
 	}

@@ -312,7 +312,8 @@ func (a *agent) assault(rnd *rand.Rand, n int) {
 	after := a.shell.State()
 	noDriver(a.t, r.Text())
 	noDriver(a.t, follow)
-	told := strings.Contains(r.Text(), "fresh") || strings.Contains(follow, "fresh")
+	// On a crowded machine the short limit of this test can pass while a new shell gets its variables back; then that is what is told.
+	told := strings.Contains(r.Text(), "fresh") || strings.Contains(follow, "fresh") || strings.Contains(follow, "No shell could be started")
 	if before.PID != 0 && after.Generation != before.Generation && !told {
 		a.t.Fatalf("round %d: %q: the shell is another one, and nobody said so:\n%.500q\n%.500q", n, command, r.Text(), follow)
 	}
