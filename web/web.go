@@ -197,9 +197,10 @@ func (s *Server) Close(ctx context.Context) error {
 
 // slots counts users of something limited.
 type slots struct {
-	max int
-	mu  sync.Mutex
-	n   int
+	max   int
+	tasks sync.WaitGroup // of run; each ends once it has given its place back
+	mu    sync.Mutex
+	n     int
 	// empty is made by a waiter and closed when n falls to 0.
 	empty chan struct{}
 }
@@ -233,10 +234,10 @@ func (s *slots) take() (release func(), ok bool) {
 // run runs f on a goroutine of its own that holds the place; wait waits for it. A handler that has given its connection to a socket ends this
 // way: the server's goroutine, its stack and the request would be kept for nothing.
 func (s *slots) run(release, f func()) {
-	go func() {
+	s.tasks.Go(func() {
 		defer release()
 		f()
-	}()
+	})
 }
 
 // wait waits until every place is free. Nobody may take one meanwhile.
@@ -244,6 +245,7 @@ func (s *slots) wait(ctx context.Context) error {
 	s.mu.Lock()
 	if s.n == 0 {
 		s.mu.Unlock()
+		s.tasks.Wait()
 		return nil
 	}
 	if s.empty == nil {
@@ -253,6 +255,7 @@ func (s *slots) wait(ctx context.Context) error {
 	s.mu.Unlock()
 	select {
 	case <-empty:
+		s.tasks.Wait()
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
