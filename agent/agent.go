@@ -53,8 +53,12 @@ type Config struct {
 	Logger    *slog.Logger
 }
 
+// ErrNoAttachment says that an attachment's bytes aren't here, for example since its session was imported without them.
+var ErrNoAttachment = errors.New("there is no such attachment")
+
 // Attachments keeps the bytes of images outside the log.
 type Attachments interface {
+	// Load reads an image; ErrNoAttachment.
 	Load(ctx context.Context, id string) (data []byte, mime string, err error)
 	Keep(ctx context.Context, mime string, data []byte) (id string, err error)
 }

@@ -250,11 +250,15 @@ func (t *turn) loadImages(ctx context.Context, content []model.Block) ([]model.B
 			continue
 		}
 		data, mime, err := t.cfg.Attachments.Load(ctx, b.AttachmentID)
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrNoAttachment) {
 			return nil, fmt.Errorf("attachment %s: %w", b.AttachmentID, err)
 		}
 		if !copied {
 			content, copied = slices.Clone(content), true
+		}
+		if err != nil { // it is in the history for good, so it may not fail every turn from here on
+			content[i] = model.Text("[an image that is no longer there]")
+			continue
 		}
 		content[i].Data, content[i].Mime = data, mime
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 
 	"github.com/dsh-web/dsh-web/agent"
@@ -63,20 +64,35 @@ func (a attachments) Keep(_ context.Context, mime string, data []byte) (string, 
 	if err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}
+	if err == nil {
+		err = errors.Join(syncFolder(a.dir), syncFolder(filepath.Dir(a.dir))) // a durable message may name it from here on
+	}
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("keep attachment: %w", err), os.Remove(tmp.Name()))
 	}
 	return id, nil
 }
 
+// syncFolder makes the names in a folder durable, where the platform can.
+func syncFolder(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
 // Load reads an image back.
 func (a attachments) Load(_ context.Context, id string) (data []byte, mime string, err error) {
 	if !attachmentID.MatchString(id) {
-		return nil, "", refuse(CodeAttachmentNotFound, "There is no attachment %q.", id)
+		return nil, "", agent.ErrNoAttachment
 	}
 	data, err = os.ReadFile(filepath.Join(a.dir, id))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", refuse(CodeAttachmentNotFound, "There is no attachment %q.", id)
+		return nil, "", agent.ErrNoAttachment
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("read attachment: %w", err)
@@ -113,7 +129,11 @@ func (s *Session) Attachment(ctx context.Context, id string) (data []byte, mime 
 	if store == nil {
 		return nil, "", refuse(CodeAttachmentNotFound, "There is no attachment %q.", id)
 	}
-	return store.Load(ctx, id)
+	data, mime, err = store.Load(ctx, id)
+	if errors.Is(err, agent.ErrNoAttachment) {
+		err = refuse(CodeAttachmentNotFound, "There is no attachment %q.", id)
+	}
+	return data, mime, err
 }
 
 // checkImages refuses content with an image that the session doesn't have: it would fail every turn from then on.

@@ -54,7 +54,7 @@ func (h *Host) Create(ctx context.Context, spec Spec) (info Info, created bool, 
 	if spec.ID == "" {
 		spec.ID = uuid.Must(uuid.NewV7()).String()
 	}
-	plan, err := h.plan(spec)
+	plan, err := h.identify(spec)
 	if err != nil {
 		return Info{}, false, err
 	}
@@ -69,6 +69,9 @@ func (h *Host) Create(ctx context.Context, spec Spec) (info Info, created bool, 
 		info, err := h.repeated(ctx, in, plan)
 		return info, false, err
 	} else if !errors.Is(err, session.ErrNotFound) {
+		return Info{}, false, err
+	}
+	if err := h.check(&plan); err != nil {
 		return Info{}, false, err
 	}
 	made, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
@@ -116,8 +119,11 @@ func (h *Host) CreateBatch(ctx context.Context, spec Spec, count int) (infos []I
 	first := spec.Attempt
 	for i := range count {
 		spec.ID, spec.Attempt = uuid.Must(uuid.NewV7()).String(), first+i
-		p, err := h.plan(spec)
+		p, err := h.identify(spec)
 		if err != nil {
+			return nil, err
+		}
+		if err := h.check(&p); err != nil {
 			return nil, err
 		}
 		e := h.entry(spec.ID)
@@ -146,14 +152,15 @@ func (h *Host) CreateBatch(ctx context.Context, spec Spec, count int) (infos []I
 	return infos, nil
 }
 
-// plan is a checked specification.
+// plan is a specification with its defaults filled in, and once it is checked the composition.
 type plan struct {
 	Spec
 	composition *presets.Composition
 	digest      string
 }
 
-func (h *Host) plan(spec Spec) (plan, error) {
+// identify says what a specification asks for, whether or not that can be had now: a repeated one is answered by what it made.
+func (h *Host) identify(spec Spec) (plan, error) {
 	p := plan{Spec: spec}
 	if err := h.open(); err != nil {
 		return p, err
@@ -167,26 +174,10 @@ func (h *Host) plan(spec Spec) (plan, error) {
 	if p.Preset == "" {
 		p.Preset = h.cfg.DefaultPreset
 	}
-	dir, err := workspace(spec.Workspace)
-	if err != nil {
-		return p, err
-	}
-	p.Workspace = dir
-	for _, b := range p.Message {
-		if b.Type == model.BlockImage {
-			return p, refuse(CodeAttachmentNotFound, "A new session has no attachments yet: create it, upload the image, then send the message.")
-		}
-	}
-	if len(p.Title) > 1000 {
-		return p, refuse(CodeValidation, "A title has at most 1,000 bytes.")
+	if p.Workspace != "" {
+		p.Workspace = filepath.Clean(p.Workspace)
 	}
 	p.Model = p.Model.Or(h.cfg.DefaultModel)
-	if err := h.checkModel(p.Model); err != nil {
-		return p, err
-	}
-	if p.composition, err = h.resolvePreset(p.Preset); err != nil {
-		return p, err
-	}
 	canonical, err := json.Marshal(p.Spec)
 	if err != nil {
 		return p, fmt.Errorf("encode specification: %w", err)
@@ -194,6 +185,26 @@ func (h *Host) plan(spec Spec) (plan, error) {
 	sum := sha256.Sum256(canonical)
 	p.digest = hex.EncodeToString(sum[:])
 	return p, nil
+}
+
+// check refuses what can't be made, and resolves the preset.
+func (h *Host) check(p *plan) (err error) {
+	if p.Workspace, err = workspace(p.Workspace); err != nil {
+		return err
+	}
+	for _, b := range p.Message {
+		if b.Type == model.BlockImage {
+			return refuse(CodeAttachmentNotFound, "A new session has no attachments yet: create it, upload the image, then send the message.")
+		}
+	}
+	if len(p.Title) > 1000 {
+		return refuse(CodeValidation, "A title has at most 1,000 bytes.")
+	}
+	if err := h.checkModel(p.Model); err != nil {
+		return err
+	}
+	p.composition, err = h.resolvePreset(p.Preset)
+	return err
 }
 
 func (h *Host) validID(id string) bool {
@@ -326,7 +337,7 @@ func (h *Host) Delete(ctx context.Context, id string, force bool) error {
 	if _, err := h.journal.Info(ctx, id); err != nil {
 		return h.notFound(id, err)
 	}
-	if l := e.now(); l != nil && !l.agent.Idle() && !force {
+	if l := e.now(); l != nil && running(l.log.State()) && !force {
 		return refuse(CodeSessionRunning, "The session %s is running; cancel it first, or delete it with force.", id)
 	}
 	done, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
