@@ -132,8 +132,8 @@ func (h *Host) copyAttachments(from, to string) error {
 	return nil
 }
 
-// Import makes a session of an exported log. It gets the default preset when the log's own is unknown here, and isn't live until it is sent
-// a message. The workspace is the log's unless one is given.
+// Import makes a session of an exported log. It runs on the default preset, since a log doesn't hold its composition, and isn't live until it
+// is sent a message. The workspace is the log's unless one is given.
 func (h *Host) Import(ctx context.Context, r io.Reader, workspaceDir string) (Info, error) {
 	if err := h.open(); err != nil {
 		return Info{}, err

@@ -20,6 +20,9 @@ import (
 // stopTimeout bounds a shutdown.
 const stopTimeout = 10 * time.Second
 
+// checkTime bounds the look for damage after an unclean stop; the host serves meanwhile.
+const checkTime = 2 * time.Second
+
 // serve runs the host until its context ends.
 func (p *program) serve(cmd *cobra.Command, _ []string) error {
 	c, err := loadConfig(cmd.Flags(), p.env)
@@ -84,6 +87,15 @@ func (p *program) serveOn(cmd *cobra.Command, c *config, open opener) (err error
 	for _, ln := range listeners {
 		// The close above ends it, after the streams; the command's context would end it before.
 		group.Go(func() { served <- srv.web.Serve(context.WithoutCancel(ctx), ln) })
+	}
+	if srv.check != nil {
+		group.Go(func() {
+			bounded, cancel := context.WithTimeout(ctx, checkTime)
+			defer cancel()
+			if err := srv.check(bounded); err != nil && bounded.Err() == nil {
+				logger.Error("the database is damaged; damaged sessions are read-only, make a copy before you go on", "error", err)
+			}
+		})
 	}
 	login := srv.web.LoginURL(addr)
 	fmt.Fprintf(p.stdout, "dsh-web listening on %s\nopen %s\n", address, login)

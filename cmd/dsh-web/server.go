@@ -33,6 +33,8 @@ type server struct {
 	proc *proc.Instance
 	// wire carries all model traffic.
 	wire *wireTap
+	// check looks for damage that an unclean stop may have left; nil after a clean one.
+	check func(context.Context) error
 }
 
 // open acquires everything a serving host needs except its listeners.
@@ -42,6 +44,9 @@ func open(ctx context.Context, c *config, lookup func(string) (string, bool), ow
 		return nil, err
 	}
 	s := &server{}
+	if store.Unclean() {
+		s.check = store.Check
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close(context.WithoutCancel(ctx)))

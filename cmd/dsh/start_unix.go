@@ -181,7 +181,7 @@ func open(ctx context.Context, c *config, logger *slog.Logger) (s *standalone, e
 		return s, err
 	}
 	keys := credential.New(c.home, c.get)
-	transport := wire.NewTransport(wire.TransportConfig{})
+	transport := wire.NewTransport(wire.TransportConfig{Guard: true})
 	router, err := model.NewRouter(model.Config{
 		Default: model.Choice{Provider: model.ProviderDeepSeek}, ContextWindow: c.window, Lookup: keys.Lookup,
 		Kinds: map[string]model.Factory{
