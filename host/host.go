@@ -40,6 +40,7 @@ type Config struct {
 	MaxLive        int           // agents at a time
 	EvictIdle      time.Duration // of agents that never used their shell; 0 never
 	EvictUsedShell time.Duration // of the others; 0 never
+	Retention      Retention
 	// ReadOnly shows the sessions of a store that can't be changed: nothing is recovered, created or sent.
 	ReadOnly bool
 	// KeepRecorded makes resumed sessions go on with the prompt of their log.
@@ -110,6 +111,11 @@ func (h *Host) Start(ctx context.Context) error {
 		return err
 	}
 	h.started = h.cfg.Now()
+	if h.cfg.Retention != (Retention{}) && !h.cfg.ReadOnly {
+		if err := h.root.Go("retention", h.retain); err != nil {
+			return err
+		}
+	}
 	if h.cfg.EvictIdle > 0 || h.cfg.EvictUsedShell > 0 {
 		return h.root.Go("evict idle agents", h.evictions)
 	}

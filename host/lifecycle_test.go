@@ -341,3 +341,51 @@ func TestModelSelectionIsPerSessionAndItsKeyIsNowhere(t *testing.T) {
 		t.Error("the key is in the log or the answer")
 	}
 }
+
+func TestRetentionArchivesThenDeletes(t *testing.T) {
+	now := time.Now()
+	r := newRig(t, options{config: func(c *host.Config) { c.Now = func() time.Time { return now } }})
+	for _, id := range []string{"old", "archived", "fresh"} {
+		r.create(id, "minimal")
+	}
+	yes := true
+	_, err := r.session("archived").Patch(r.ctx(), host.Patch{Archived: &yes})
+	r.must(err)
+	r.stop()
+
+	now = now.Add(100 * time.Hour)
+	later := newRig(t, options{dir: r.dir, config: func(c *host.Config) {
+		c.Now = func() time.Time { return now }
+	}})
+	s := later.session("fresh")
+	_, err = s.Send(later.ctx(), host.Message{Content: text("still here")})
+	later.must(err)
+	_, err = s.WaitIdle(later.ctx())
+	later.must(err)
+	later.stop()
+
+	last := newRig(t, options{dir: r.dir, config: func(c *host.Config) {
+		c.Now = func() time.Time { return now }
+		c.Retention = host.Retention{Archive: 50 * time.Hour, Delete: 90 * time.Hour}
+	}})
+	sub := last.host.Feed().Subscribe()
+	defer sub.Close()
+	for {
+		list, err := last.host.List(last.ctx(), session.Query{})
+		last.must(err)
+		state := map[string]bool{}
+		for _, in := range list.Sessions {
+			state[in.ID] = in.Archived
+		}
+		_, there := state["archived"]
+		if !there && state["old"] {
+			if state["fresh"] {
+				t.Error("a session that was touched is archived")
+			}
+			return
+		}
+		if _, err := sub.Next(last.ctx()); err != nil {
+			t.Fatalf("never: %v; the sessions: %v", err, state)
+		}
+	}
+}

@@ -49,6 +49,10 @@ type config struct {
 		Idle      time.Duration `koanf:"idle"`      // of agents that never used their shell; 0 never
 		UsedShell time.Duration `koanf:"usedShell"` // of the others; 0 never
 	} `koanf:"eviction"`
+	Retention struct {
+		Archive time.Duration `koanf:"archive"` // of sessions that nobody touches; 0 never
+		Delete  time.Duration `koanf:"delete"`  // of archived ones; 0 never
+	} `koanf:"retention"`
 	Limits struct {
 		Connections int `koanf:"connections"`
 		Sockets     int `koanf:"sockets"`
@@ -67,7 +71,7 @@ func defaults() map[string]any {
 	return map[string]any{
 		"listen": "127.0.0.1:3080", "auth": "on", "logLevel": "info", "logFormat": "text",
 		"defaultPreset": "minimal", "tools.presentation": "native", "store.synchronous": "full",
-		"eviction.idle": "30m", "eviction.usedShell": "0s",
+		"eviction.idle": "30m", "eviction.usedShell": "0s", "retention.archive": "0s", "retention.delete": "0s",
 		"limits.connections": 4096, "limits.sockets": 512, "limits.sessions": 10000,
 		"demo.pace": "15ms",
 	}
@@ -80,6 +84,7 @@ var environment = map[string]string{
 	"DSH_WEB_DEFAULT_PROVIDER": "defaultModel.provider", "DSH_WEB_DEFAULT_MODEL": "defaultModel.model",
 	"DSH_WEB_TOOLS_PRESENTATION": "tools.presentation", "DSH_WEB_STORE_SYNCHRONOUS": "store.synchronous",
 	"DSH_WEB_EVICTION_IDLE": "eviction.idle", "DSH_WEB_EVICTION_USED_SHELL": "eviction.usedShell",
+	"DSH_WEB_RETENTION_ARCHIVE": "retention.archive", "DSH_WEB_RETENTION_DELETE": "retention.delete",
 	"DSH_WEB_LIMITS_CONNECTIONS": "limits.connections", "DSH_WEB_LIMITS_SOCKETS": "limits.sockets", "DSH_WEB_LIMITS_SESSIONS": "limits.sessions",
 	"DSH_WEB_DEMO_PACE": "demo.pace",
 }
@@ -228,6 +233,8 @@ func (c *config) check() error {
 		return fmt.Errorf("logLevel: %q is not debug, info, warn or error", c.LogLevel)
 	case !slices.Contains([]string{"text", "json"}, c.LogFormat):
 		return fmt.Errorf("logFormat: %q is neither text nor json", c.LogFormat)
+	case c.Retention.Archive < 0 || c.Retention.Delete < 0:
+		return errors.New("retention: a time is 0, for never, or more")
 	case c.Eviction.Idle < 0:
 		return fmt.Errorf("eviction.idle: %s is less than 0, which means never", c.Eviction.Idle)
 	case c.Eviction.UsedShell < 0:
@@ -247,9 +254,10 @@ func (c *config) view() map[string]any {
 		"logLevel": c.LogLevel, "logFormat": c.LogFormat, "defaultPreset": c.DefaultPreset, "defaultModel": c.DefaultModel,
 		"providers": c.Providers, "presets": map[string]any{"roots": c.Presets.Roots},
 		"tools": map[string]any{"presentation": c.Tools.Presentation}, "store": map[string]any{"synchronous": c.Store.Synchronous},
-		"eviction": map[string]any{"idle": c.Eviction.Idle.String(), "usedShell": c.Eviction.UsedShell.String()},
-		"limits":   map[string]any{"connections": c.Limits.Connections, "sockets": c.Limits.Sockets, "sessions": c.Limits.Sessions},
-		"demo":     map[string]any{"pace": c.Demo.Pace.String()},
+		"eviction":  map[string]any{"idle": c.Eviction.Idle.String(), "usedShell": c.Eviction.UsedShell.String()},
+		"retention": map[string]any{"archive": c.Retention.Archive.String(), "delete": c.Retention.Delete.String()},
+		"limits":    map[string]any{"connections": c.Limits.Connections, "sockets": c.Limits.Sockets, "sessions": c.Limits.Sessions},
+		"demo":      map[string]any{"pace": c.Demo.Pace.String()},
 	}
 }
 

@@ -119,7 +119,8 @@ func (s *seen) follow(ctx context.Context, t *testing.T, p *process, session str
 }
 
 // TestKilledAtRandomMoments kills the whole host with SIGKILL while it works. What a client was shown is there afterwards, byte for byte and
-// without a gap; an accepted message is never lost; every turn has its end; no process of an agent lives on.
+// without a gap; an accepted message is never lost; every turn has its end; a call's side
+// effect happens at most once; no process of an agent lives on.
 func TestKilledAtRandomMoments(t *testing.T) {
 	rounds := 100
 	if testing.Short() {
@@ -148,7 +149,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 		var group sync.WaitGroup
 		group.Go(func() { shown.follow(ctx, t, p, "s", shown.last) })
 		id := fmt.Sprintf("m%d", round)
-		body := fmt.Sprintf(`{"id":%q,"content":"run: sleep %s & echo one\nsay: text that streams\nrun: echo two > f%d"}`, id, marker, round)
+		body := fmt.Sprintf(`{"id":%q,"content":"run: sleep %s & echo one\nsay: text that streams\nrun: echo two >> f%d"}`, id, marker, round)
 		group.Go(func() {
 			if status, _ := p.try(ctx, "POST", "/api/v1/sessions/s/messages", body); status == 202 {
 				shown.mu.Lock()
@@ -166,10 +167,20 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	}
 	p := startProcess(t, data)
 	shown.check(ctx, t, p, accepted)
+	ran := 0
+	for round := range rounds {
+		raw, err := os.ReadFile(filepath.Join(ws, fmt.Sprintf("f%d", round)))
+		if err == nil {
+			ran++
+		}
+		if len(raw) > len("two\n") {
+			t.Errorf("round %d: the call ran more than once: %q", round, raw)
+		}
+	}
 	if len(accepted) == 0 || len(shown.events) == 0 {
 		t.Errorf("nothing was tested: %d messages accepted, %d events shown", len(accepted), len(shown.events))
 	}
-	t.Logf("%d rounds, %d messages accepted, %d events shown", rounds, len(accepted), len(shown.events))
+	t.Logf("%d rounds, %d messages accepted, %d events shown, %d last calls ran", rounds, len(accepted), len(shown.events), ran)
 }
 
 // check compares the log with what was shown and accepted.

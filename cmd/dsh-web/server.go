@@ -71,6 +71,7 @@ func open(ctx context.Context, c *config, lookup func(string) (string, bool), ow
 		Attachments:   filepath.Join(c.data, "attachments"),
 		DefaultPreset: c.DefaultPreset, MaxLive: c.Limits.Sessions,
 		EvictIdle: c.Eviction.Idle, EvictUsedShell: c.Eviction.UsedShell,
+		Retention:    host.Retention{Archive: c.Retention.Archive, Delete: c.Retention.Delete},
 		KeepRecorded: true, Logger: logger,
 	})
 	if err := s.host.Start(ctx); err != nil {
