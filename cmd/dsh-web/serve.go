@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -70,7 +71,7 @@ func (p *program) serveOn(cmd *cobra.Command, c *config, open opener) (err error
 		closeAll()
 		group.Wait() // for Serve, which the close ended
 	}()
-	addr := listeners[0].Addr()
+	addr := shownAddr(listeners[0].Addr(), c.AllowHost)
 	address := fmt.Sprintf("http://%s%s", addr, basePath(c))
 	// Before the socket: whoever reaches this host there reads this host's address, not the one before's.
 	if err := os.WriteFile(filepath.Join(c.data, addressFile), []byte(address+"\n"), 0o600); err != nil {
@@ -143,6 +144,24 @@ func listen(c *config) ([]net.Listener, error) {
 		}
 	}
 	return out, nil
+}
+
+// shown is an address as people type it.
+type shown string
+
+func (shown) Network() string  { return "tcp" }
+func (s shown) String() string { return string(s) }
+
+// shownAddr is where browsers find the host: on a listener for all addresses, the first name that requests may carry.
+func shownAddr(addr net.Addr, names []string) net.Addr {
+	at, err := netip.ParseAddrPort(addr.String())
+	if err != nil || !at.Addr().IsUnspecified() || len(names) == 0 {
+		return addr
+	}
+	if _, _, err := net.SplitHostPort(names[0]); err == nil {
+		return shown(names[0])
+	}
+	return shown(net.JoinHostPort(names[0], strconv.Itoa(int(at.Port()))))
 }
 
 // addresses lists where this host listens.
