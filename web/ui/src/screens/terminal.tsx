@@ -1,6 +1,6 @@
 // The agent's own terminal: watch it, and take the keyboard while no command runs.
 
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Badge, Button, Spinner } from '../parts/controls';
 import { SidePanel } from '../parts/panel';
 import { api } from '../store/app';
@@ -68,7 +68,8 @@ export function TerminalPanel({ session, onClose }: { session: OpenSession; onCl
   // The host names who writes; it is this page when this page has just asked.
   const person = writer !== '' && writer !== agent;
   const mine = person && asked;
-  useEffect(() => {
+  // Before the badge shows: what is typed from then on must not be lost.
+  useLayoutEffect(() => {
     emulator.current?.input(mine);
     stream.current?.holds(mine);
   }, [mine]);
