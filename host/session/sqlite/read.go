@@ -79,6 +79,9 @@ func (s *Store) Read(ctx context.Context, id string, r session.Range) ([][]byte,
 		limit = math.MaxInt
 	}
 	events, err := s.read(ctx, n, r, limit)
+	if errors.Is(err, session.ErrNotFound) {
+		return nil, err
+	}
 	if err != nil {
 		if isCorrupt(err) {
 			return nil, &session.DamageError{Session: id, Seq: -1, Reason: "the database is damaged where its events are: " + err.Error()}
@@ -106,6 +109,11 @@ func (s *Store) read(ctx context.Context, n int64, r session.Range, limit int) (
 	if err != nil {
 		return nil, err
 	}
+	if len(events) == 0 && len(arrivals) > 0 && arrivals[0].seq > r.After+1 {
+		if err := s.present(ctx, n); err != nil {
+			return nil, err
+		}
+	}
 	out := make([][]byte, 0, len(events)+len(arrivals))
 	size, last := 0, r.After
 	for _, e := range events {
@@ -122,6 +130,15 @@ func (s *Store) read(ctx context.Context, n int64, r session.Range, limit int) (
 		out = append(out, a.body)
 	}
 	return out, nil
+}
+
+// present tells a hole from a session that was deleted between two reads, which is no damage.
+func (s *Store) present(ctx context.Context, n int64) error {
+	err := s.readers.QueryRowContext(ctx, "SELECT n FROM session WHERE n = ?", n).Scan(&n)
+	if errors.Is(err, sql.ErrNoRows) {
+		return session.ErrNotFound
+	}
+	return err
 }
 
 // readLast reads from the end of the range.
