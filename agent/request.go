@@ -137,7 +137,7 @@ func (t *turn) build(ctx context.Context, st session.State, taken []model.Messag
 
 	view := t.cfg.View()
 	visible := t.cfg.Tools.Visible(view)
-	assembled, assembleErr := t.cfg.Prompt.Assemble(ctx, view, func() []model.Tool { return schemas(visible) })
+	assembled, assembleErr := t.cfg.Prompt.Assemble(ctx, view, func() []model.Tool { return tools.Schemas(visible) })
 	if assembleErr == nil {
 		if m, ok := runtimeContext(st, assembled.Contexts); ok {
 			taken = append([]model.Message{m}, taken...)
@@ -175,14 +175,6 @@ func (t *turn) build(ctx context.Context, st session.State, taken []model.Messag
 	req := &request{route: route, prepared: prepared, tools: visible, attempt: 1, fixed: fixed}
 	payloads = append(payloads, t.record(st, req, number, step))
 	return req, payloads, nil
-}
-
-func schemas(visible []tools.Tool) []model.Tool {
-	out := make([]model.Tool, len(visible))
-	for i, tool := range visible {
-		out[i] = tool.Schema()
-	}
-	return out
 }
 
 // freeze gives the bytes that were fixed by the first request; on a resume by the log's. A difference is reported, never sent. They count

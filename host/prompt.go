@@ -11,6 +11,7 @@ import (
 	"github.com/dsh-web/dsh-web/host/scope"
 	"github.com/dsh-web/dsh-web/host/session"
 	"github.com/dsh-web/dsh-web/prompt"
+	"github.com/dsh-web/dsh-web/tools"
 )
 
 // PromptView is what a session's next request carries.
@@ -57,14 +58,7 @@ func (h *Host) dryPrompt(ctx context.Context, log *session.Log) (view PromptView
 }
 
 func (h *Host) assemble(ctx context.Context, view *scope.Scope) (PromptView, error) {
-	a, err := h.prompts.Assemble(ctx, view, func() []model.Tool {
-		visible := h.tools.Visible(view)
-		out := make([]model.Tool, len(visible))
-		for i, t := range visible {
-			out[i] = t.Schema()
-		}
-		return out
-	})
+	a, err := h.prompts.Assemble(ctx, view, func() []model.Tool { return tools.Schemas(h.tools.Visible(view)) })
 	if err != nil {
 		return PromptView{}, fmt.Errorf("assemble prompt: %w", err)
 	}

@@ -131,13 +131,7 @@ func dryMount(c *Composition) (report Report, err error) {
 		return Report{}, err
 	}
 	visible := sv.Tools.Visible(m.Scope)
-	a, err := sv.Prompt.Assemble(ctx, m.Scope, func() []model.Tool {
-		schemas := make([]model.Tool, 0, len(visible))
-		for _, t := range visible {
-			schemas = append(schemas, t.Schema())
-		}
-		return schemas
-	})
+	a, err := sv.Prompt.Assemble(ctx, m.Scope, func() []model.Tool { return tools.Schemas(visible) })
 	if err != nil {
 		return Report{}, c.place(err)
 	}

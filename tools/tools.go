@@ -32,6 +32,15 @@ func (t Tool) Schema() model.Tool {
 	return model.Tool{Name: t.Name, Description: t.Description, Parameters: append(json.RawMessage(nil), t.Parameters...)}
 }
 
+// Schemas are the tools of a set as the model sees them, in the set's order.
+func Schemas(set []Tool) []model.Tool {
+	out := make([]model.Tool, len(set))
+	for i, t := range set {
+		out[i] = t.Schema()
+	}
+	return out
+}
+
 // Call is one request of the model to run a tool.
 type Call struct {
 	ID   string

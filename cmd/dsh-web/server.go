@@ -77,11 +77,9 @@ func open(ctx context.Context, c *config, lookup func(string) (string, bool), ow
 	if err := s.host.Start(ctx); err != nil {
 		return nil, err
 	}
-	var tokens *guard.Keys
-	if c.Auth == "on" {
-		if tokens, err = guard.OpenKeys(c.data, time.Now); err != nil {
-			return nil, err
-		}
+	tokens, err := openTokens(c)
+	if err != nil {
+		return nil, err
 	}
 	node, err := os.Hostname()
 	if err != nil {
@@ -93,6 +91,14 @@ func open(ctx context.Context, c *config, lookup func(string) (string, bool), ow
 		Limits:        web.Limits{Connections: c.Limits.Connections, Sockets: c.Limits.Sockets}, Logger: logger,
 	})
 	return s, err
+}
+
+// openTokens reads the tokens of the data directory; nil where authority is off.
+func openTokens(c *config) (*guard.Keys, error) {
+	if c.Auth != "on" {
+		return nil, nil
+	}
+	return guard.OpenKeys(c.data, time.Now)
 }
 
 // Close ends streams, then agents, then processes. It works on a server that was only half opened.

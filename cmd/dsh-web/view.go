@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +18,6 @@ import (
 	"github.com/dsh-web/dsh-web/host/session/export"
 	"github.com/dsh-web/dsh-web/host/session/jsonl"
 	"github.com/dsh-web/dsh-web/web"
-	"github.com/dsh-web/dsh-web/web/guard"
 )
 
 // viewCommand shows an exported bundle in the page, read-only, from a temporary folder.
@@ -71,11 +69,9 @@ func openBundle(sessions string) opener {
 		if err := s.host.Start(ctx); err != nil {
 			return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 		}
-		var tokens *guard.Keys
-		if c.Auth == "on" {
-			if tokens, err = guard.OpenKeys(c.data, time.Now); err != nil {
-				return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
-			}
+		tokens, err := openTokens(c)
+		if err != nil {
+			return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
 		}
 		s.web, err = web.New(web.Config{Host: s.host, Keys: tokens, BasePath: c.BasePath, Version: version, DefaultPreset: c.DefaultPreset, Logger: logger})
 		if err != nil {
