@@ -109,7 +109,7 @@ func (s *Store) read(ctx context.Context, n int64, r session.Range, limit int) (
 	if err != nil {
 		return nil, err
 	}
-	if len(events) == 0 && len(arrivals) > 0 && arrivals[0].seq > r.After+1 {
+	if len(events) == 0 && (len(arrivals) == 0 || arrivals[0].seq > r.After+1) {
 		if err := s.present(ctx, n); err != nil {
 			return nil, err
 		}
@@ -234,7 +234,7 @@ func (s *Store) Document(ctx context.Context, id string, kind session.DocumentKi
 	var body []byte
 	err = s.readers.QueryRowContext(ctx, "SELECT body FROM document WHERE session = ? AND kind = ?", n, string(kind)).Scan(&body)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
+		return nil, s.present(ctx, n)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s of session %s: %w", kind, id, err)
