@@ -161,6 +161,39 @@ func (h *Host) dropAttachments(id string) error {
 	return os.RemoveAll(filepath.Join(h.cfg.Attachments, name))
 }
 
+// sweepAttachments removes the images of sessions that are gone: a crash between the two deletes leaves them.
+func (h *Host) sweepAttachments(ctx context.Context) error {
+	folders, err := os.ReadDir(h.cfg.Attachments)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		h.cfg.Logger.Error("sweep attachments", "error", err)
+	}
+	for _, f := range folders {
+		id := f.Name() // as it stands only when nothing in it was escaped
+		if name, err := session.FileName(id); err != nil || name != id || !f.IsDir() {
+			continue
+		}
+		if err := h.sweepOne(ctx, id); err != nil && ctx.Err() == nil {
+			h.cfg.Logger.Error("sweep attachments", "session", id, "error", err)
+		}
+	}
+	return nil
+}
+
+// sweepOne holds the session's entry, since a fork's images are there before its log.
+func (h *Host) sweepOne(ctx context.Context, id string) error {
+	e := h.entry(id)
+	defer h.leave(e)
+	unlock, err := e.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := h.journal.Info(ctx, id); !errors.Is(err, session.ErrNotFound) {
+		return err
+	}
+	return h.dropAttachments(id)
+}
+
 // secrets lists what a live session's tools may not show, longest first: the host's keys, and the session's own.
 func (h *Host) secrets(l *live) []string {
 	var all []string

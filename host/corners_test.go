@@ -347,6 +347,29 @@ func TestAttachToADeletedSession(t *testing.T) {
 	}
 }
 
+// A crash between the two halves of a delete leaves images; the next start removes them, and nobody else's.
+func TestImagesWithoutASessionAreSwept(t *testing.T) {
+	r := newRig(t, options{})
+	r.create("s", "minimal")
+	_, err := r.session("s").Attach(r.ctx(), "image/png", []byte("\x89PNG\r\n\x1a\n"))
+	r.must(err)
+	folder := filepath.Join(r.dir, "attachments")
+	for _, name := range []string{"gone", "%2E", "a b"} {
+		r.must(os.Mkdir(filepath.Join(folder, name), 0o700))
+	}
+	r.must(os.WriteFile(filepath.Join(folder, "file"), nil, 0o600))
+	r.must(r.host.SweepAttachments(r.ctx()))
+	left, err := os.ReadDir(folder)
+	r.must(err)
+	var names []string
+	for _, f := range left {
+		names = append(names, f.Name())
+	}
+	if got := strings.Join(names, " "); got != "%2E a b file s" {
+		t.Errorf("left: %s", got)
+	}
+}
+
 func types(events []session.Event) []string {
 	out := make([]string, len(events))
 	for i, e := range events {

@@ -111,6 +111,11 @@ func (h *Host) Start(ctx context.Context) error {
 		return err
 	}
 	h.started = h.cfg.Now()
+	if h.cfg.Attachments != "" && !h.cfg.Standalone && !h.cfg.ReadOnly {
+		if err := h.root.Go("sweep attachments", h.sweepAttachments); err != nil {
+			return err
+		}
+	}
 	if h.cfg.Retention != (Retention{}) && !h.cfg.ReadOnly {
 		if err := h.root.Go("retention", h.retain); err != nil {
 			return err
