@@ -68,6 +68,8 @@ type Host struct {
 	names   names
 	started time.Time
 
+	observers observers
+
 	liveCount atomic.Int64
 	draining  chan struct{} // closed once by drain
 	drain     func()
@@ -91,7 +93,7 @@ func New(cfg Config) *Host {
 	}
 	h.drain = sync.OnceFunc(func() { close(h.draining) })
 	h.feed = &Feed{host: h, subs: map[*Subscription]struct{}{}}
-	h.journal = session.NewJournal(cfg.Store, session.Options{Now: cfg.Now, Logger: cfg.Logger, AfterCommit: h.feed.committed})
+	h.journal = session.NewJournal(cfg.Store, session.Options{Now: cfg.Now, Logger: cfg.Logger, AfterCommit: h.committed})
 	return h
 }
 

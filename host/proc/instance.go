@@ -186,6 +186,12 @@ func (in *Instance) Processes(tag Tag) ([]Process, error) {
 // PIDs lists the pids of the living processes of tag, ascending. It is one scan, without a look at what they are.
 func (in *Instance) PIDs(tag Tag) ([]int, error) { return in.find(tag) }
 
+// Count says how many processes of all agents live.
+func (in *Instance) Count() (int, error) {
+	pids, err := in.find(in.tags.base)
+	return len(pids), err
+}
+
 // Close ends everything that carries a tag of this instance, then the keeper, and removes the record. It may be called more than once.
 func (in *Instance) Close(ctx context.Context) error {
 	in.mu.Lock()
