@@ -168,20 +168,10 @@ func (h *Host) evictOne(ctx context.Context, e *entry) error {
 	default:
 		return nil // somebody is changing it
 	}
-	e.mu.Lock()
-	l, busy, used := e.live, e.holders > 0, e.used
-	e.mu.Unlock()
-	if l == nil || busy || !l.agent.Idle() {
+	l, idle, ok := h.unused(e)
+	if !ok {
 		return nil
 	}
-	st := l.log.State()
-	if len(st.Approvals) > 0 {
-		return nil
-	}
-	if at := time.UnixMilli(st.UpdatedAt); at.After(used) {
-		used = at // a turn ends long after the message that began it
-	}
-	idle := h.cfg.Now().Sub(used)
 	limit := h.cfg.EvictIdle
 	if t := l.mounted.Load().Terminals(); t != nil && t.Used() {
 		limit = h.cfg.EvictUsedShell
@@ -189,8 +179,43 @@ func (h *Host) evictOne(ctx context.Context, e *entry) error {
 	if limit <= 0 || idle < limit {
 		return nil
 	}
+	return h.putAway(ctx, e, l, idle)
+}
+
+// putAway logs that an idle agent goes, and closes it. The caller holds own.
+func (h *Host) putAway(ctx context.Context, e *entry, l *live, idle time.Duration) error {
 	_, err := l.log.Update(ctx, func(session.State) ([]session.Draft, error) {
 		return []session.Draft{{Payload: session.AgentEvicted{IdleMs: idle.Milliseconds()}}}, nil
 	})
 	return errors.Join(err, h.shut(ctx, e, agent.ByDisposed))
+}
+
+// archive files a session away. Its agent and its shell, when nobody is using them, go with it; whatever is sent later brings a new one.
+func (h *Host) archive(ctx context.Context, e *entry, archived bool) error {
+	if err := h.journal.SetArchived(ctx, e.id, archived); err != nil || !archived {
+		return err
+	}
+	l, idle, ok := h.unused(e)
+	if !ok {
+		return nil
+	}
+	return h.putAway(ctx, e, l, idle)
+}
+
+// unused gives the live agent of e when nothing runs or waits in it, and for how long. The caller holds own.
+func (h *Host) unused(e *entry) (l *live, idle time.Duration, ok bool) {
+	e.mu.Lock()
+	l, busy, used := e.live, e.holders > 0, e.used
+	e.mu.Unlock()
+	if l == nil || busy || !l.agent.Idle() {
+		return nil, 0, false
+	}
+	st := l.log.State()
+	if len(st.Approvals) > 0 {
+		return nil, 0, false
+	}
+	if at := time.UnixMilli(st.UpdatedAt); at.After(used) {
+		used = at // a turn ends long after the message that began it
+	}
+	return l, h.cfg.Now().Sub(used), true
 }

@@ -215,6 +215,41 @@ func TestEvictionLeavesUsedShellsAlone(t *testing.T) {
 	}
 }
 
+// Archiving is how an owner gives back a finished agent's shell without losing its session.
+func TestArchivingClosesAnIdleAgent(t *testing.T) {
+	release := make(chan struct{})
+	r := newRig(t, options{source: script.ByHistory(script.Turn{bash("call_1", "x=1")}, script.Turn{script.Text("done")}, script.Turn{script.Wait(release), script.Text("late")})})
+	r.create("s", "minimal")
+	r.say("s", "go")
+	s := r.session("s")
+	yes, no := true, false
+	info, err := s.Patch(r.ctx(), host.Patch{Archived: &yes})
+	r.must(err)
+	if info.Live || !info.Archived || r.host.Report().Live != 0 {
+		t.Errorf("after archiving: live %v, archived %v, %d agents", info.Live, info.Archived, r.host.Report().Live)
+	}
+	if n := count(r.events("s"), "agent/evicted"); n != 1 {
+		t.Errorf("%d evictions are logged", n)
+	}
+	_, err = s.Patch(r.ctx(), host.Patch{Archived: &no})
+	r.must(err)
+
+	// One that runs goes on.
+	_, err = s.Send(r.ctx(), host.Message{Content: text("again")})
+	r.must(err)
+	info, err = s.Patch(r.ctx(), host.Patch{Archived: &yes})
+	r.must(err)
+	if !info.Live {
+		t.Error("archiving closed a running agent")
+	}
+	close(release)
+	st, err := s.WaitIdle(r.ctx())
+	r.must(err)
+	if st.LastEnd == nil || st.LastEnd.Reason.Kind != session.EndCompleted || st.Turns != 2 {
+		t.Errorf("the running turn ended with %+v", st.LastEnd)
+	}
+}
+
 func TestForkCopiesUpToATurnEnd(t *testing.T) {
 	r := newRig(t, options{source: script.ByHistory(script.Turn{script.Text("1")}, script.Turn{script.Text("2")}, script.Turn{script.Text("3")})})
 	r.create("s", "minimal")

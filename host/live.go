@@ -22,7 +22,7 @@ import (
 func (h *Host) mount(ctx context.Context, id, workspace string, c *presets.Composition, own settings, shellLost bool) (l *live, err error) {
 	if n := h.liveCount.Add(1); h.cfg.MaxLive > 0 && n > int64(h.cfg.MaxLive) {
 		h.liveCount.Add(-1)
-		return nil, refuse(CodeLimit, "The host runs %d agents, its limit; close some, or raise limits.sessions.", h.cfg.MaxLive).with("limit", "sessions")
+		return nil, refuse(CodeLimit, "The host runs %d agents, its limit; archive or delete some, or raise limits.sessions.", h.cfg.MaxLive).with("limit", "sessions")
 	}
 	defer func() {
 		if err != nil {

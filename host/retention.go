@@ -53,7 +53,7 @@ func (h *Host) applyRetention(ctx context.Context) error {
 			case in.Archived && due(in, h.cfg.Retention.Delete):
 				err = h.Delete(ctx, in.ID, false)
 			case !in.Archived && due(in, h.cfg.Retention.Archive):
-				err = h.journal.SetArchived(ctx, in.ID, true)
+				err = h.archiveOne(ctx, in.ID)
 			default:
 				continue
 			}
@@ -66,4 +66,15 @@ func (h *Host) applyRetention(ctx context.Context) error {
 		}
 		q.Cursor = page.NextCursor
 	}
+}
+
+func (h *Host) archiveOne(ctx context.Context, id string) error {
+	e := h.entry(id)
+	defer h.leave(e)
+	unlock, err := e.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return h.archive(ctx, e, true)
 }

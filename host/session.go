@@ -249,7 +249,7 @@ func (s *Session) Patch(ctx context.Context, p Patch) (Info, error) {
 		}
 	}
 	if p.Archived != nil {
-		if err := h.journal.SetArchived(ctx, s.ID(), *p.Archived); err != nil {
+		if err := h.archive(ctx, s.entry, *p.Archived); err != nil {
 			return Info{}, err
 		}
 	}
