@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 )
 
 // Bounds of one commit. What is queued beyond them commits next.
@@ -32,7 +33,8 @@ type operation struct {
 	creates  []creation
 	partials []*Log
 	ready    []Change
-	unref    bool // nobody waits: the committer gives back the reference
+	unref    bool      // nobody waits: the committer gives back the reference
+	since    time.Time // when it was queued; set when somebody observes
 
 	stage  atomic.Int32
 	done   chan struct{}
@@ -376,7 +378,9 @@ func (c *committer) commit(batch []*operation) {
 	for _, w := range works {
 		w.change.FactsOnly = w.factsOnly()
 	}
+	start := time.Now()
 	failed := c.write(works)
+	took := time.Since(start)
 	done := make([]Committed, 0, len(works))
 	for _, w := range works {
 		if err := failed[w]; err != nil {
@@ -390,12 +394,39 @@ func (c *committer) commit(batch []*operation) {
 	if hook := c.journal.opts.AfterCommit; hook != nil && len(done) > 0 {
 		hook(done)
 	}
+	if observe := c.journal.opts.Observe; observe != nil {
+		if s := stats(batch, works, start); s.Sessions > 0 {
+			s.Took, s.Failed = took, len(failed) > 0
+			observe(s)
+		}
+	}
 	for _, op := range batch {
 		if op.unref {
 			c.journal.Release(op.log)
 		}
 		close(op.done)
 	}
+}
+
+// stats counts what a batch brings to the store.
+func stats(batch []*operation, works []*work, start time.Time) CommitStats {
+	var s CommitStats
+	for _, w := range works {
+		if !w.changes() {
+			continue
+		}
+		s.Sessions++
+		s.Events += len(w.change.Events)
+		for _, e := range w.change.Events {
+			s.Bytes += len(e.Data)
+		}
+	}
+	for _, op := range batch {
+		if !op.since.IsZero() {
+			s.Queued = max(s.Queued, start.Sub(op.since))
+		}
+	}
+	return s
 }
 
 // factsOnly compares the row with the one that was published last.

@@ -17,6 +17,8 @@ type Options struct {
 	// AfterCommit is told what was committed, after it was published and before the callers of Update go on. It runs on the committer's
 	// goroutine and may not block or call Update.
 	AfterCommit func([]Committed)
+	// Observe is told of every commit that reached the store, failed ones too, under the rules of AfterCommit and after it.
+	Observe func(CommitStats)
 	// CheckpointEvery is the tick that makes unfinished messages durable; 0: 250 ms.
 	CheckpointEvery time.Duration
 	// Checked runs every update function twice and compares, and detects an Update called from inside one. For tests.
@@ -31,6 +33,16 @@ type Committed struct {
 	Info    Info
 	Created bool
 	Deleted bool
+}
+
+// CommitStats are one commit in numbers.
+type CommitStats struct {
+	Sessions int
+	Events   int
+	Bytes    int           // of encoded events
+	Queued   time.Duration // how long the oldest operation had waited when the store began
+	Took     time.Duration // in the store
+	Failed   bool          // for at least one session
 }
 
 // Journal is the committer of one store and the logs that are open over it. It owns seq, the working state of every log and the store's
@@ -155,6 +167,9 @@ func (j *Journal) Queued() int {
 	defer j.mu.Unlock()
 	return len(j.queue)
 }
+
+// Size is how many bytes the store takes on disk.
+func (j *Journal) Size(ctx context.Context) (int64, error) { return j.store.Size(ctx) }
 
 // Pin is the composition that a session was given, as bytes.
 type Pin []byte
@@ -368,6 +383,9 @@ func (j *Journal) submit(ctx context.Context, op *operation) error {
 		return ErrReentrant
 	}
 	op.done = make(chan struct{})
+	if j.opts.Observe != nil {
+		op.since = time.Now()
+	}
 	j.mu.Lock()
 	if j.closed || !j.started {
 		j.mu.Unlock()

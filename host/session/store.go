@@ -26,6 +26,8 @@ type Store interface {
 	Document(ctx context.Context, id string, kind DocumentKind) ([]byte, error)
 	// Partials reads the checkpointed pieces of unfinished messages, in the order written.
 	Partials(ctx context.Context, id string) ([]Partial, error)
+	// Size is how many bytes the store takes on disk.
+	Size(ctx context.Context) (int64, error)
 	// Close releases what Open acquired. A second one does nothing.
 	Close() error
 }

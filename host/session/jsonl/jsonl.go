@@ -123,6 +123,30 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
+// Size is what all files of the root take on disk; it looks at each.
+func (s *Store) Size(ctx context.Context) (int64, error) {
+	var size int64
+	err := filepath.WalkDir(s.root, func(_ string, d os.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err == nil && d.Type().IsRegular() {
+			var info os.FileInfo
+			if info, err = d.Info(); err == nil {
+				size += info.Size()
+			}
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // removed meanwhile
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("measure sessions: %w", err)
+	}
+	return size, nil
+}
+
 // ProjectName is the directory name of a working directory.
 func ProjectName(cwd string) string {
 	var b strings.Builder

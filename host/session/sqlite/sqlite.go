@@ -239,6 +239,22 @@ func (s *Store) Backup(ctx context.Context, path string) error {
 	return vacuumInto(conn, path)
 }
 
+// Size is what the database and its write-ahead log take on disk.
+func (s *Store) Size(context.Context) (int64, error) {
+	var size int64
+	for _, name := range []string{databaseName, databaseName + "-wal"} {
+		info, err := os.Stat(filepath.Join(s.dir, name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the WAL is gone while nothing is open
+		}
+		if err != nil {
+			return 0, fmt.Errorf("measure the database: %w", err)
+		}
+		size += info.Size()
+	}
+	return size, nil
+}
+
 func vacuumInto(conn driver.Conn, path string) error {
 	if err := execText(conn, "VACUUM INTO '"+strings.ReplaceAll(path, "'", "''")+"'"); err != nil {
 		return fmt.Errorf("back up database: %w", err)

@@ -221,6 +221,40 @@ func faults(t *testing.T, open Opener) {
 		}
 	})
 
+	t.Run("every commit is counted", func(t *testing.T) {
+		var all []session.CommitStats
+		f := &faulty{}
+		j := openJournal(t, func(dir string) (session.Store, error) {
+			s, err := open(dir)
+			f.Store = s
+			return f, err
+		}, subdir(t), session.Options{Observe: func(s session.CommitStats) { all = append(all, s) }})
+		size, err := j.Size(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := create(t, j, "a")
+		events := put(t, l, turn(1)...)
+		f.set(func(int, []session.Change) error { return disk })
+		if _, err := l.Update(ctx, func(session.State) ([]session.Draft, error) { return drafts(session.Title{Title: "x"}), nil }); !errors.Is(err, disk) {
+			t.Error(err)
+		}
+		f.set(nil)
+		// Nothing to write is no commit.
+		if _, err := l.Update(ctx, func(session.State) ([]session.Draft, error) { return nil, nil }); err != nil {
+			t.Error(err)
+		}
+		if len(all) != 3 || all[0].Events != 0 || all[1].Events != len(events) || all[1].Sessions != 1 || !all[2].Failed || all[1].Failed || all[2].Events != 1 {
+			t.Fatalf("%+v", all)
+		}
+		if all[1].Bytes == 0 || all[1].Took <= 0 || all[1].Queued <= 0 {
+			t.Errorf("%+v", all[1])
+		}
+		if grown, err := j.Size(ctx); err != nil || grown <= size {
+			t.Errorf("the store has grown from %d to %d bytes, %v", size, grown, err)
+		}
+	})
+
 	t.Run("a stale owner", func(t *testing.T) {
 		j, f := start(t)
 		l := create(t, j, "a")
