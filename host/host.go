@@ -93,7 +93,7 @@ func New(cfg Config) *Host {
 	}
 	h.drain = sync.OnceFunc(func() { close(h.draining) })
 	h.feed = &Feed{host: h, subs: map[*Subscription]struct{}{}}
-	h.journal = session.NewJournal(cfg.Store, session.Options{Now: cfg.Now, Logger: cfg.Logger, AfterCommit: h.committed})
+	h.journal = session.NewJournal(cfg.Store, session.Options{Now: cfg.Now, Logger: cfg.Logger, AfterCommit: h.committed, Observe: h.commit})
 	return h
 }
 
