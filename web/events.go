@@ -86,6 +86,7 @@ func (s *Server) events(ctx context.Context, in *eventsIn) (*eventsOut, error) {
 		return &eventsOut{func(c huma.Context) {
 			defer h.Release()
 			defer release()
+			defer s.stats.client(kindSSE)()
 			r, w := humachi.Unwrap(c)
 			s.stream(w, r, h.Log(), in.After)
 		}}, nil

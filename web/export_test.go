@@ -27,3 +27,9 @@ func Routes(s *Server) []string {
 	}
 	return out
 }
+
+// Names gives the function that bounds the values of a label to n and one more.
+func Names(n int) func(string) string {
+	all := names{max: n, seen: map[string]struct{}{}}
+	return all.label
+}

@@ -72,8 +72,7 @@ func (s *Server) openStream(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) serveStream(conn *socket.Conn, who guard.Who) {
-	s.stats.stream(1)
-	defer s.stats.stream(-1)
+	defer s.stats.client(kindStream)()
 	ctx, cancel := context.WithCancel(context.Background()) // the socket's own life
 	defer cancel()
 	var tasks sync.WaitGroup

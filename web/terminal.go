@@ -88,6 +88,7 @@ func (s *Server) openTerminal(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) serveTerminal(conn *socket.Conn, h *host.Session, who guard.Who, offset int64) {
+	defer s.stats.client(kindTerminal)()
 	ctx, cancel := context.WithCancel(context.Background()) // the socket's own life
 	defer cancel()
 	v := &terminalViewer{server: s, session: h, conn: conn, ctx: ctx, by: who.ID}

@@ -78,6 +78,9 @@ type Server struct {
 	// stopping ends what would go on for ever: sockets, streams, waits.
 	stopping context.Context
 	stop     context.CancelFunc
+	// observe begins to hear of commits, with the first Serve; undo ends it.
+	observe func() (undo func())
+	counts  sync.WaitGroup // of the goroutine that reads what was heard
 }
 
 // New makes a server. Nothing listens yet.
@@ -107,6 +110,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s.stopping, s.stop = context.WithCancel(context.Background())
+	s.observe = sync.OnceValue(s.startCounting)
 	s.page = s.pageRoutes()
 	s.api = sync.OnceValue(s.apiRoutes)
 	s.http = &http.Server{
@@ -160,6 +164,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if err := s.guard.CheckListener(ln.Addr()); err != nil {
 		return errors.Join(err, ln.Close())
 	}
+	s.observe()
 	var early sync.WaitGroup
 	defer early.Wait()
 	early.Go(func() { s.api() }) // so that the first caller needn't wait for it
@@ -170,6 +175,13 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return nil
 	}
 	return err
+}
+
+// startCounting has the metrics hear of commits.
+func (s *Server) startCounting() (undo func()) {
+	undo = s.host.Observe(s.stats.observer())
+	s.counts.Go(func() { s.stats.tally.run(s.stopping) }) // Close waits for it
+	return undo
 }
 
 // LoginURL is an address that logs one browser in, once, within five minutes. Without authority it is just the address.
@@ -192,6 +204,8 @@ func (s *Server) Close(ctx context.Context) error {
 	if late := s.sockets.wait(ctx); late != nil {
 		err = errors.Join(err, fmt.Errorf("close sockets: %w", late))
 	}
+	s.observe()()
+	s.counts.Wait()
 	return err
 }
 
