@@ -56,7 +56,7 @@ func (s *State) seal() {
 	s.History = slices.Clip(s.History)
 	s.Accepted = slices.Clip(s.Accepted)
 	s.NextTurn, s.NextStep = slices.Clip(s.NextTurn), slices.Clip(s.NextStep)
-	s.OpenCalls, s.Approvals = slices.Clip(s.OpenCalls), slices.Clip(s.Approvals)
+	s.OpenCalls, s.Approvals, s.Grants = slices.Clip(s.OpenCalls), slices.Clip(s.Approvals), slices.Clip(s.Grants)
 }
 
 // apply folds one payload, a struct value of the vocabulary. History and Accepted grow in place behind the length that readers hold; the
@@ -70,6 +70,7 @@ func (s *State) apply(e Event, p Payload) error {
 		s.Step, s.StepOpen, s.StepSeq, s.OpenCalls = 0, false, -1, nil
 	case TurnEnd:
 		s.TurnOpen, s.Step, s.StepOpen, s.StepSeq, s.OpenCalls = false, 0, false, -1, nil
+		s.Approvals = nil // only a running call waits for one
 		s.LastEnd = &p
 	case StepStart:
 		s.Step, s.StepOpen, s.StepSeq, s.OpenCalls = p.Step, true, e.Seq, nil
@@ -96,7 +97,10 @@ func (s *State) apply(e Event, p Payload) error {
 	case ApprovalAsked:
 		s.Approvals = append(slices.Clip(s.Approvals), p)
 	case ApprovalDecided:
+		s.grant(e, p)
 		s.Approvals = without(s.Approvals, func(a ApprovalAsked) bool { return a.ID == p.ID })
+	case ApprovalRevoked:
+		s.Grants = without(s.Grants, func(g Grant) bool { return g.ID == p.ID })
 	case ApprovalPolicy:
 		s.Policy = p.Policy
 	case SandboxMode:
@@ -107,6 +111,7 @@ func (s *State) apply(e Event, p Payload) error {
 		s.Title = p.Title
 	case EndSeed:
 		s.SeedEnd, s.Preset, s.Usage = e.Seq, s.Header.AgentPreset, model.Usage{}
+		s.Grants, s.Policy = nil, "" // what was allowed there was allowed there
 	case TodoWrite:
 		s.Todos = p.Items
 	case CompactionStart:
@@ -117,6 +122,19 @@ func (s *State) apply(e Event, p Payload) error {
 		s.compact(e, p)
 	}
 	return nil
+}
+
+// grant keeps what was allowed for the whole session.
+func (s *State) grant(e Event, p ApprovalDecided) {
+	if p.Outcome != OutcomeAllowed || p.Scope != ScopeSession {
+		return
+	}
+	for _, a := range s.Approvals {
+		if a.ID == p.ID && a.Kind != KindQuestion {
+			s.Grants = append(slices.Clip(s.Grants), Grant{ID: a.ID, Tool: a.Tool, Arguments: a.Arguments, Cwd: a.Cwd, At: e.Time})
+			return
+		}
+	}
 }
 
 func (s *State) openTurn() int {

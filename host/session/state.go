@@ -37,9 +37,11 @@ type State struct {
 
 	// Approvals are the approvals and questions without a decision, in the order asked.
 	Approvals []ApprovalAsked
-	Policy    string // the last approval/policy, "" before the first
-	Mode      string // the last sandbox/mode, "" before the first
-	Todos     []TodoItem
+	// Grants are what the owner allowed for the whole session and hasn't taken back, in the order given. A fork begins without them.
+	Grants []Grant
+	Policy string // the last approval/policy, "" before the first
+	Mode   string // the last sandbox/mode, "" before the first
+	Todos  []TodoItem
 	// Compacting is the id of a compaction without its end, "" when there is none.
 	Compacting string
 
@@ -57,6 +59,15 @@ type State struct {
 	StepSeq int64
 	// Damage is the reason why the log is read-only, "" when it is sound.
 	Damage string
+}
+
+// Grant is an approval that was allowed with the scope session.
+type Grant struct {
+	ID        string // the approval's
+	Tool      string
+	Arguments string
+	Cwd       string
+	At        int64 // epoch milliseconds
 }
 
 // Accepted says at which seq a message entered a queue first.

@@ -8,7 +8,7 @@ import (
 )
 
 // ApprovalAsked asks the owner for leave; it is committed before anybody is asked. Kind is "approval" or "question"; Detail is what a
-// question shows.
+// question shows, and of an approval what a session grant would cover.
 type ApprovalAsked struct {
 	ID        string          `json:"id"`
 	Kind      string          `json:"kind,omitempty"`
@@ -22,7 +22,15 @@ type ApprovalAsked struct {
 	Reason    string          `json:"reason"`
 	Leaves    string          `json:"leaves,omitempty"` // what leaves the box
 	Detail    json.RawMessage `json:"detail,omitempty"`
+	// ExpiresAt is when nobody needs to answer any more, epoch milliseconds.
+	ExpiresAt int64 `json:"expiresAt,omitempty"`
 }
+
+// What is asked.
+const (
+	KindApproval = "approval" // also ""
+	KindQuestion = "question"
+)
 
 // The outcomes of an approval. Only Allowed lets a call run.
 const (
@@ -42,6 +50,25 @@ type ApprovalDecided struct {
 	Reason  string          `json:"reason,omitempty"`
 	Answer  json.RawMessage `json:"answer,omitempty"`
 }
+
+// The scopes of an allowed approval.
+const (
+	ScopeOnce    = "once"
+	ScopeSession = "session" // a grant: what was allowed stays so until it is revoked
+)
+
+// ApprovalRevoked takes a grant back; ID is the approval's that gave it.
+type ApprovalRevoked struct {
+	ID string `json:"id"`
+	By string `json:"by"`
+}
+
+// The approval policies. A log without one means ask.
+const (
+	PolicyAsk   = "ask"
+	PolicyNever = "never" // deny without asking
+	PolicyFull  = "full"  // allow without asking
+)
 
 // ApprovalPolicy sets the session's policy: ask, never, full.
 type ApprovalPolicy struct {
@@ -88,6 +115,7 @@ type CompactionEnd struct {
 // The event types.
 func (ApprovalAsked) EventType() string     { return "approval/asked" }
 func (ApprovalDecided) EventType() string   { return "approval/decided" }
+func (ApprovalRevoked) EventType() string   { return "approval/revoked" }
 func (ApprovalPolicy) EventType() string    { return "approval/policy" }
 func (SandboxMode) EventType() string       { return "sandbox/mode" }
 func (TodoWrite) EventType() string         { return "todo/write" }
@@ -152,6 +180,8 @@ func decoderOf(eventType string) func(json.RawMessage) (Payload, error) {
 		return decode[ApprovalAsked]
 	case "approval/decided":
 		return decode[ApprovalDecided]
+	case "approval/revoked":
+		return decode[ApprovalRevoked]
 	case "approval/policy":
 		return decode[ApprovalPolicy]
 	case "sandbox/mode":

@@ -50,7 +50,7 @@ func Import(ctx context.Context, r io.Reader, j *session.Journal, opts ImportOpt
 		return nil, err
 	}
 	closing, _ := session.Closing(state, nil)
-	c.Drafts = closing
+	c.Drafts = append(closing, withoutLeave(state)...)
 	if state.Request != nil {
 		c.Model = session.ModelRef{Provider: state.Request.Header.Config.Provider, Model: state.Request.Header.Config.Model}
 	}
@@ -59,6 +59,17 @@ func Import(ctx context.Context, r io.Reader, j *session.Journal, opts ImportOpt
 		return nil, fmt.Errorf("import: %w", err)
 	}
 	return logs[0], nil
+}
+
+// withoutLeave takes back what the owner of the log had allowed: nobody allowed it here.
+func withoutLeave(state session.State) (drafts []session.Draft) {
+	for _, g := range state.Grants {
+		drafts = append(drafts, session.Draft{Payload: session.ApprovalRevoked{ID: g.ID, By: "host"}})
+	}
+	if state.Policy != "" && state.Policy != session.PolicyAsk {
+		drafts = append(drafts, session.Draft{Payload: session.ApprovalPolicy{Policy: session.PolicyAsk}})
+	}
+	return drafts
 }
 
 // readEvents fills c.Seed and folds it.
