@@ -124,7 +124,8 @@ func (h *Host) copyAttachments(from, to string) error {
 	}
 	for _, f := range files {
 		if attachmentID.MatchString(f.Name()) {
-			if err := os.Link(filepath.Join(h.cfg.Attachments, from, f.Name()), filepath.Join(dir, f.Name())); err != nil {
+			err := os.Link(filepath.Join(h.cfg.Attachments, from, f.Name()), filepath.Join(dir, f.Name()))
+			if err != nil && !errors.Is(err, os.ErrNotExist) { // the parent may be deleted just now, which the fork of its log will say
 				return fmt.Errorf("copy attachments: %w", err)
 			}
 		}

@@ -191,12 +191,6 @@ func (c *committer) apply(op *operation) {
 	}
 }
 
-func (l *Log) isGone() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.gone
-}
-
 func (c *committer) applyCreates(op *operation) {
 	first := len(c.works)
 	for _, cr := range op.creates {

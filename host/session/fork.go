@@ -36,10 +36,12 @@ func (j *Journal) Fork(ctx context.Context, parent string, atSeq int64, c Creati
 
 // forkSeed reads the part to copy. It never makes the parent live.
 func (j *Journal) forkSeed(ctx context.Context, parent string, atSeq int64) (seed [][]byte, at State, err error) {
-	info, err := j.Info(ctx, parent)
+	l, err := j.View(ctx, parent) // held, so that all pages are of one session
 	if err != nil {
 		return nil, State{}, err
 	}
+	defer j.Release(l)
+	info := l.Info()
 	if atSeq > info.LastSeq {
 		return nil, State{}, ErrCursorAhead
 	}
@@ -50,7 +52,7 @@ func (j *Journal) forkSeed(ctx context.Context, parent string, atSeq int64) (see
 	state := NewState(info.Header)
 	var all [][]byte
 	for state.LastSeq < last {
-		raw, err := j.store.Read(ctx, parent, Range{After: state.LastSeq, Before: last + 1, MaxBytes: foldPage})
+		raw, err := l.fetch(ctx, Range{After: state.LastSeq, Before: last + 1, MaxBytes: foldPage})
 		if err != nil {
 			return nil, State{}, err
 		}

@@ -144,7 +144,7 @@ func (l *Log) Read(ctx context.Context, after int64, limit, maxBytes int) (Page,
 		return page, nil
 	}
 	l.mu.Unlock()
-	raw, err := l.journal.store.Read(ctx, l.header.ID, Range{After: after, Before: last + 1, Limit: limit, MaxBytes: maxBytes})
+	raw, err := l.fetch(ctx, Range{After: after, Before: last + 1, Limit: limit, MaxBytes: maxBytes})
 	if err != nil {
 		return Page{}, l.readFailed(err)
 	}
@@ -200,7 +200,10 @@ func (l *Log) Before(ctx context.Context, before int64, limit, maxBytes int) (Pa
 		}
 	}
 	l.mu.Unlock()
-	raw, err := l.journal.store.Read(ctx, l.header.ID, Range{After: -1, Before: before, Limit: limit, MaxBytes: maxBytes, Last: true})
+	raw, err := l.fetch(ctx, Range{After: -1, Before: before, Limit: limit, MaxBytes: maxBytes, Last: true})
+	if err == nil && len(raw) == 0 {
+		err = &DamageError{Session: l.header.ID, Seq: before - 1, Reason: "events are missing"}
+	}
 	if err != nil {
 		return Page{}, l.readFailed(err)
 	}
@@ -210,6 +213,22 @@ func (l *Log) Before(ctx context.Context, before int64, limit, maxBytes int) (Pa
 	}
 	page.HasMore = len(page.Events) > 0 && page.Events[0].Seq > 0
 	return page, nil
+}
+
+// fetch reads from the store. The store knows sessions by id, and a deleted id can be taken again; a log knows that it is gone before its id
+// is free, so what is read while it isn't gone afterwards is its own.
+func (l *Log) fetch(ctx context.Context, r Range) ([][]byte, error) {
+	raw, err := l.journal.store.Read(ctx, l.header.ID, r)
+	if l.isGone() {
+		return nil, ErrNotFound
+	}
+	return raw, err
+}
+
+func (l *Log) isGone() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gone
 }
 
 // page decodes envelopes that must be the events first, first+1, ... It stops at the first that isn't and says why.
@@ -305,7 +324,7 @@ func (l *Log) load(ctx context.Context) error {
 	state, tail, err := l.fold(ctx, facts.LastSeq)
 	if err == nil && facts.Damage != "" {
 		// What is damaged may lie behind the last event that the row knows.
-		_, err = l.journal.store.Read(ctx, l.header.ID, Range{After: facts.LastSeq, Before: math.MaxInt64, Limit: 1})
+		_, err = l.fetch(ctx, Range{After: facts.LastSeq, Before: math.MaxInt64, Limit: 1})
 	}
 	if err != nil {
 		var damage *DamageError
@@ -342,7 +361,7 @@ func (l *Log) fold(ctx context.Context, last int64) (State, []tailEvent, error) 
 	state := NewState(l.header)
 	var tail []tailEvent
 	for state.LastSeq < last {
-		raw, err := l.journal.store.Read(ctx, l.header.ID, Range{After: state.LastSeq, Before: last + 1, MaxBytes: foldPage})
+		raw, err := l.fetch(ctx, Range{After: state.LastSeq, Before: last + 1, MaxBytes: foldPage})
 		if err != nil {
 			return state, nil, err
 		}

@@ -367,7 +367,7 @@ func writeFile(path string, body []byte) error {
 }
 
 // readLines reads events by their places. Beyond the last good line of a damaged file it fails.
-func readLines(id, path string, lines []int64, r session.Range, damage string) ([][]byte, error) {
+func readLines(id string, f io.ReaderAt, lines []int64, r session.Range, damage string) ([][]byte, error) {
 	count := int64(len(lines) - 1)
 	from, to := max(r.After, -1)+1, min(r.Before, math.MaxInt64)
 	if damage != "" && from >= count && to > count {
@@ -403,11 +403,6 @@ func readLines(id, path string, lines []int64, r session.Range, damage string) (
 			to = last
 		}
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read session %q: %w", id, err)
-	}
-	defer func() { _ = f.Close() }()
 	buf := make([]byte, lines[to]-lines[from])
 	if _, err := io.ReadFull(io.NewSectionReader(f, lines[from], int64(len(buf))), buf); err != nil {
 		return nil, &session.DamageError{Session: id, Seq: from, Reason: "the file is shorter than it was: " + err.Error()}

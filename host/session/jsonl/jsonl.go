@@ -270,19 +270,25 @@ func (s *Store) Read(_ context.Context, id string, r session.Range) ([][]byte, e
 		s.mu.Unlock()
 		return nil, err
 	}
-	path, lines, damage := f.path(logName), f.lines, ""
+	lines, damage := f.lines, ""
 	if f.broken {
 		damage = f.info.Damage
 	}
+	// Opened here, it is the file of this session, whoever deletes it meanwhile and takes its id.
+	log, err := os.Open(f.path(logName))
 	s.mu.Unlock()
-	return readLines(id, path, lines, r, damage)
+	if err != nil {
+		return nil, fmt.Errorf("read session %q: %w", id, err)
+	}
+	defer func() { _ = log.Close() }()
+	return readLines(id, log, lines, r, damage)
 }
 
 // Document reads a private document.
 func (s *Store) Document(_ context.Context, id string, kind session.DocumentKind) ([]byte, error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	f, err := s.findLocked(id)
-	s.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}

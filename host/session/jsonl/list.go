@@ -161,8 +161,8 @@ func hasText(path string, needle []byte, title string) bool {
 // Partials reads the pieces of unfinished messages.
 func (s *Store) Partials(_ context.Context, id string) ([]session.Partial, error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	f, err := s.findLocked(id)
-	s.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}

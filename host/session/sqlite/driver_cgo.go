@@ -3,6 +3,7 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql/driver"
 	"errors"
 	"net/url"
@@ -29,6 +30,15 @@ func dsn(path string, p pragmas) string {
 		v.Set("_query_only", "1")
 	}
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + v.Encode()
+}
+
+// execStmt runs a statement without rows. The driver binds the arguments of a query in one call into C, and those of an exec one by one.
+func execStmt(stmt driver.Stmt, args []driver.NamedValue) error {
+	rows, err := stmt.(driver.StmtQueryContext).QueryContext(context.Background(), args)
+	if err != nil {
+		return err
+	}
+	return rows.Close()
 }
 
 // isCorrupt says whether SQLite met damaged pages.

@@ -3,6 +3,7 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql/driver"
 	"errors"
 	"net/url"
@@ -29,6 +30,12 @@ func dsn(path string, p pragmas) string {
 	}
 	v.Set("_txlock", "immediate")
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + v.Encode()
+}
+
+// execStmt runs a statement without rows.
+func execStmt(stmt driver.Stmt, args []driver.NamedValue) error {
+	_, err := stmt.(driver.StmtExecContext).ExecContext(context.Background(), args)
+	return err
 }
 
 // isCorrupt says whether SQLite met damaged pages.

@@ -1,35 +1,17 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dsh-web/dsh-web/host/session"
 )
-
-// row finds a session's row number.
-func (s *Store) row(ctx context.Context, id string) (int64, error) {
-	s.mu.Lock()
-	n, ok := s.rows[id]
-	s.mu.Unlock()
-	if ok {
-		return n, nil
-	}
-	err := s.readers.QueryRowContext(ctx, "SELECT n FROM session WHERE id = ?", id).Scan(&n)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, session.ErrNotFound
-	}
-	return n, err
-}
 
 // Info reads one row.
 func (s *Store) Info(ctx context.Context, id string) (session.Info, error) {
@@ -67,174 +49,12 @@ func scanInfo(row interface{ Scan(...any) error }) (n int64, i session.Info, err
 	return n, i, nil
 }
 
-// Read gives the encoded events of a range. What has arrived is read before what is at rest: an event that is moved between the two reads
-// is found twice, never not at all.
-func (s *Store) Read(ctx context.Context, id string, r session.Range) ([][]byte, error) {
-	n, err := s.row(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	limit := r.Limit
-	if limit <= 0 {
-		limit = math.MaxInt
-	}
-	events, err := s.read(ctx, n, r, limit)
-	if errors.Is(err, session.ErrNotFound) {
-		return nil, err
-	}
-	if err != nil {
-		if isCorrupt(err) {
-			return nil, &session.DamageError{Session: id, Seq: -1, Reason: "the database is damaged where its events are: " + err.Error()}
-		}
-		return nil, fmt.Errorf("read events of session %s: %w", id, err)
-	}
-	return events, nil
-}
-
-func (s *Store) read(ctx context.Context, n int64, r session.Range, limit int) ([][]byte, error) {
-	if r.Last {
-		return s.readLast(ctx, n, r, limit)
-	}
-	places := s.placesIn(n, r)
-	if len(places) > 0 {
-		atRest := places[0].seq - r.After - 1
-		places = places[:max(0, min(int64(len(places)), int64(limit)-atRest))]
-	}
-	arrivals, _, err := s.readArrivals(ctx, n, places, "ASC", r.MaxBytes)
-	if err != nil {
-		return nil, err
-	}
-	low, high := keyRange(n, r.After, r.Before)
-	events, whole, err := s.readRows(ctx, r.MaxBytes, "SELECT key & 4294967295, body FROM event WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?", low, high, limit)
-	if err != nil {
-		return nil, err
-	}
-	if len(events) == 0 && (len(arrivals) == 0 || arrivals[0].seq > r.After+1) {
-		if err := s.present(ctx, n); err != nil {
-			return nil, err
-		}
-	}
-	out := make([][]byte, 0, len(events)+len(arrivals))
-	size, last := 0, r.After
-	for _, e := range events {
-		out = append(out, e.body)
-		size, last = size+len(e.body), e.seq
-	}
-	for _, a := range arrivals {
-		if a.seq <= last {
-			continue // moved between the two reads
-		}
-		if size += len(a.body); !whole || len(out) == limit || (r.MaxBytes > 0 && size > r.MaxBytes && len(out) > 0) {
-			break
-		}
-		out = append(out, a.body)
-	}
-	return out, nil
-}
-
-// present tells a hole from a session that was deleted between two reads, which is no damage.
-func (s *Store) present(ctx context.Context, n int64) error {
-	err := s.readers.QueryRowContext(ctx, "SELECT n FROM session WHERE n = ?", n).Scan(&n)
-	if errors.Is(err, sql.ErrNoRows) {
-		return session.ErrNotFound
-	}
-	return err
-}
-
-// readLast reads from the end of the range.
-func (s *Store) readLast(ctx context.Context, n int64, r session.Range, limit int) ([][]byte, error) {
-	places := s.placesIn(n, r)
-	places = places[max(0, len(places)-limit):]
-	arrivals, whole, err := s.readArrivals(ctx, n, places, "DESC", r.MaxBytes)
-	if err != nil {
-		return nil, err
-	}
-	if whole && len(arrivals) < limit {
-		if len(arrivals) > 0 {
-			r.Before = arrivals[len(arrivals)-1].seq
-		}
-		size := 0
-		for _, a := range arrivals {
-			size += len(a.body)
-		}
-		left := 0
-		if r.MaxBytes > 0 {
-			left = max(1, r.MaxBytes-size)
-		}
-		low, high := keyRange(n, r.After, r.Before)
-		events, _, err := s.readRows(ctx, left, "SELECT key & 4294967295, body FROM event WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT ?", low, high, limit-len(arrivals))
-		if err != nil {
-			return nil, err
-		}
-		if r.MaxBytes > 0 && len(arrivals) > 0 && len(events) > 0 && size+len(events[0].body) > r.MaxBytes {
-			events = nil // readRows gives at least one
-		}
-		arrivals = append(arrivals, events...)
-	}
-	out := make([][]byte, len(arrivals))
-	for i, a := range arrivals {
-		out[len(out)-1-i] = a.body
-	}
-	return out, nil
-}
-
-type found struct {
-	seq  int64
-	body []byte
-}
-
-// readArrivals reads what is at places, between other sessions' events.
-func (s *Store) readArrivals(ctx context.Context, n int64, places []place, order string, maxBytes int) (out []found, whole bool, err error) {
-	if len(places) == 0 {
-		return nil, true, nil
-	}
-	return s.readRows(ctx, maxBytes, "SELECT seq, body FROM arrival WHERE n BETWEEN ? AND ? AND session = ? ORDER BY n "+order,
-		places[0].n, places[len(places)-1].n, n)
-}
-
-// readRows reads rows until they hold maxBytes, but at least one; zero doesn't limit.
-func (s *Store) readRows(ctx context.Context, maxBytes int, query string, args ...any) (out []found, whole bool, err error) {
-	if a := len(args) - 1; strings.Contains(query, "LIMIT") && args[a] == math.MaxInt {
-		args[a] = -1
-	}
-	rows, err := s.readers.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, false, err
-	}
-	defer func() { _ = rows.Close() }()
-	size := 0
-	for rows.Next() {
-		var f found
-		if err := rows.Scan(&f.seq, &f.body); err != nil {
-			return nil, false, err
-		}
-		if size += len(f.body); maxBytes > 0 && size > maxBytes && len(out) > 0 {
-			return out, false, nil
-		}
-		out = append(out, f)
-	}
-	return out, true, rows.Err()
-}
-
-func (s *Store) placesIn(n int64, r session.Range) []place {
-	s.mu.Lock()
-	all := s.arrivals[n]
-	s.mu.Unlock()
-	from, _ := slices.BinarySearchFunc(all, r.After+1, func(p place, seq int64) int { return cmp.Compare(p.seq, seq) })
-	to, _ := slices.BinarySearchFunc(all, r.Before, func(p place, seq int64) int { return cmp.Compare(p.seq, seq) })
-	return all[from:max(from, to)]
-}
-
 // Document reads a private document.
 func (s *Store) Document(ctx context.Context, id string, kind session.DocumentKind) ([]byte, error) {
-	n, err := s.row(ctx, id)
-	if err != nil {
-		return nil, err
-	}
 	var body []byte
-	err = s.readers.QueryRowContext(ctx, "SELECT body FROM document WHERE session = ? AND kind = ?", n, string(kind)).Scan(&body)
+	err := s.readers.QueryRowContext(ctx, "SELECT body FROM session LEFT JOIN document ON session = n AND kind = ? WHERE id = ?", string(kind), id).Scan(&body)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, s.present(ctx, n)
+		return nil, session.ErrNotFound
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s of session %s: %w", kind, id, err)
@@ -244,11 +64,8 @@ func (s *Store) Document(ctx context.Context, id string, kind session.DocumentKi
 
 // Partials reads the pieces of unfinished messages.
 func (s *Store) Partials(ctx context.Context, id string) ([]session.Partial, error) {
-	n, err := s.row(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := s.readers.QueryContext(ctx, "SELECT turn, step, attempt, block, kind, name, call_id, text FROM partial WHERE session = ? ORDER BY n", n)
+	rows, err := s.readers.QueryContext(ctx, `SELECT turn, step, attempt, block, kind, name, call_id, text FROM partial
+		WHERE session = (SELECT n FROM session WHERE id = ?) ORDER BY n`, id)
 	if err != nil {
 		return nil, fmt.Errorf("read partial messages of session %s: %w", id, err)
 	}

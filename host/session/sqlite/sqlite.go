@@ -17,6 +17,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -127,10 +128,17 @@ func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 	if err := s.loadArrivals(w); err != nil {
 		return nil, fmt.Errorf("open database: read arrivals: %w", err)
 	}
+	last, err := w.text("SELECT max(coalesce((SELECT max(n) FROM session), 0), coalesce((SELECT value FROM meta WHERE name = 'last_session'), 0))")
+	if err == nil {
+		w.last, err = strconv.ParseInt(last, 10, 64)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open database: read the number of its last session: %w", err)
+	}
 	if s.logID, err = w.text("SELECT value FROM meta WHERE name = 'log_id'"); err != nil {
 		return nil, fmt.Errorf("open database: read its id: %w", err)
 	}
-	s.readers = sql.OpenDB(connector{path, pragmas{busyTimeout: "5000", synchronous: synchronous, cacheSize: "-512", queryOnly: true}})
+	s.readers = sql.OpenDB(readers{connector{path, pragmas{busyTimeout: "5000", synchronous: synchronous, cacheSize: "-512", queryOnly: true}}})
 	s.readers.SetMaxOpenConns(readerConnections)
 	s.readers.SetMaxIdleConns(2)
 	s.readers.SetConnMaxIdleTime(time.Minute)

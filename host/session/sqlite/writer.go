@@ -16,7 +16,7 @@ import (
 type writer struct {
 	conn driver.Conn
 
-	begin, commit, rollback, epoch, setEpoch                  driver.Stmt
+	begin, commit, rollback, epoch, setEpoch, setLast         driver.Stmt
 	insertSession, updateSession, deleteSession, findSession  driver.Stmt
 	updateFacts                                               driver.Stmt
 	insertEvent, deleteEvents, insertText, deleteTexts        driver.Stmt
@@ -25,6 +25,9 @@ type writer struct {
 
 	args []driver.NamedValue // reused
 
+	// last is the number that the last new session was given. No number is given twice, so that whoever looked one up can't meet another
+	// session under it.
+	last int64
 	// next is the number of the next arrival, size the bytes of arrivals, moveAt the size at which they are moved.
 	next   int64
 	size   int
@@ -52,7 +55,8 @@ func openWriter(ctx context.Context, path string, p pragmas) (_ *writer, err err
 		{&w.rollback, "ROLLBACK"},
 		{&w.epoch, "SELECT value FROM meta WHERE name = 'epoch'"},
 		{&w.setEpoch, "UPDATE meta SET value = ? WHERE name = 'epoch'"},
-		{&w.insertSession, "INSERT INTO session (n, id, " + sessionColumns + ") VALUES ((SELECT coalesce(max(n), 0) + 1 FROM session), " +
+		{&w.setLast, "INSERT OR REPLACE INTO meta (name, value) VALUES ('last_session', ?)"},
+		{&w.insertSession, "INSERT INTO session (n, id, " + sessionColumns + ") VALUES (?, " +
 			"?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"},
 		{&w.updateSession, `UPDATE session SET title = ?, preset = ?, preset_hash = ?, last_seq = ?, last_hash = ?, updated_at = ?, usage_input = ?,
 			usage_output = ?, usage_read = ?, usage_write = ?, usage_reasoning = ?, pending = ?, queue = ?, turns = ?, turn_seq = ?, step_seq = ?, turn_open = ?,
@@ -84,7 +88,7 @@ func openWriter(ctx context.Context, path string, p pragmas) (_ *writer, err err
 
 func (w *writer) close() error {
 	for _, s := range []driver.Stmt{
-		w.begin, w.commit, w.rollback, w.epoch, w.setEpoch, w.insertSession, w.updateSession, w.updateFacts, w.deleteSession, w.findSession, w.insertEvent,
+		w.begin, w.commit, w.rollback, w.epoch, w.setEpoch, w.setLast, w.insertSession, w.updateSession, w.updateFacts, w.deleteSession, w.findSession, w.insertEvent,
 		w.deleteEvents, w.insertArrival, w.deleteArrival, w.moveArrivals, w.dropArrivals, w.insertText, w.deleteTexts, w.putDocument, w.deleteDocument, w.insertPartial, w.deletePartial,
 	} {
 		if s != nil {
@@ -98,12 +102,8 @@ func (w *writer) text(query string) (string, error) { return queryText(w.conn, q
 
 // exec runs a statement. The context never ends, since the drivers start a goroutine for one that can.
 func (w *writer) exec(stmt driver.Stmt, args ...driver.Value) error {
-	w.args = w.args[:0]
-	for i, a := range args {
-		w.args = append(w.args, driver.NamedValue{Ordinal: i + 1, Value: a})
-	}
-	_, err := stmt.(driver.StmtExecContext).ExecContext(context.Background(), w.args)
-	return err
+	w.args = name(w.args[:0], args)
+	return execStmt(stmt, w.args)
 }
 
 // transaction runs f between begin and commit. When anything fails nothing is written.
@@ -163,6 +163,7 @@ func (s *Store) Acquire(ctx context.Context) (epoch int64, err error) {
 type pending struct {
 	rows     map[string]int64
 	arrivals []arrived
+	last     int64
 	next     int64
 	size     int
 	deleted  []string
@@ -181,7 +182,7 @@ func (s *Store) Commit(epoch int64, changes []session.Change) error {
 	if w.size > w.moveAt {
 		s.move(w)
 	}
-	p := pending{next: w.next}
+	p := pending{last: w.last, next: w.next}
 	err = w.transaction(func() error {
 		current, err := stmtText(w.epoch)
 		if err != nil {
@@ -200,7 +201,7 @@ func (s *Store) Commit(epoch int64, changes []session.Change) error {
 	if err != nil {
 		return err
 	}
-	w.next = p.next
+	w.last, w.next = p.last, p.next
 	w.size += p.size
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -350,7 +351,13 @@ func (s *Store) deleteOne(w *writer, id string, n int64, p *pending) error {
 	}
 	p.deleted, p.gone = append(p.deleted, id), append(p.gone, n)
 	low, high := keyRange(n, -1, 1<<seqBits)
-	return errors.Join(w.exec(w.deleteEvents, low, high), w.exec(w.deleteTexts, low, high+1), w.exec(w.deleteSession, n))
+	if err := errors.Join(w.exec(w.deleteEvents, low, high), w.exec(w.deleteTexts, low, high+1), w.exec(w.deleteSession, n)); err != nil {
+		return err
+	}
+	if n == p.last { // the next process can't see it any more
+		return w.exec(w.setLast, n)
+	}
+	return nil
 }
 
 // rowFor writes the session's row and gives its number.
@@ -360,22 +367,22 @@ func (s *Store) rowFor(w *writer, c *session.Change, p *pending) (int64, error) 
 		if err != nil {
 			return 0, err
 		}
-		if err := w.exec(w.insertSession, args...); err != nil {
+		p.last++
+		if err := w.exec(w.insertSession, append([]driver.Value{p.last}, args...)...); err != nil {
 			if isUnique(err) {
 				return 0, session.ErrExists
 			}
 			return 0, err
 		}
-		n, err := w.find(c.ID)
-		p.row(c.ID, n)
-		return n, err
+		p.row(c.ID, p.last)
+		return p.last, nil
 	}
 	s.mu.Lock()
 	n, ok := s.rows[c.ID]
 	s.mu.Unlock()
 	if !ok {
 		var err error
-		if n, err = w.find(c.ID); err != nil {
+		if n, err = queryInt(w.findSession, c.ID); err != nil {
 			return 0, err
 		}
 		p.row(c.ID, n)
@@ -399,20 +406,6 @@ func (p *pending) row(id string, n int64) {
 		p.rows = map[string]int64{}
 	}
 	p.rows[id] = n
-}
-
-func (w *writer) find(id string) (int64, error) {
-	rows, err := w.findSession.(driver.StmtQueryContext).QueryContext(context.Background(), []driver.NamedValue{{Ordinal: 1, Value: id}})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = rows.Close() }()
-	row := make([]driver.Value, 1)
-	if err := rows.Next(row); err != nil {
-		return 0, session.ErrNotFound
-	}
-	n, _ := row[0].(int64)
-	return n, nil
 }
 
 func insertArgs(i *session.Info) ([]driver.Value, error) {
