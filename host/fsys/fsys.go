@@ -35,11 +35,21 @@ type Provider interface {
 	// Create writes a new regular file with mode 0666 less the umask, and the directories above it. It never replaces anything:
 	// whatever is at path, a dangling link too, gives fs.ErrExist. The file appears whole.
 	Create(ctx context.Context, path string, data []byte) (Info, error)
-	// Edit replaces the contents of the regular file that path leads to by what change returns, in one critical section. Mode, owner and
-	// links are kept. When change returns an error or equal bytes, nothing is written. change must not use the provider.
-	Edit(ctx context.Context, path string, change func(old []byte, info Info) ([]byte, error)) (Info, error)
-	// Remove deletes the regular file that path leads to, in one critical section, unless check returns an error.
+	// Edit makes the change that change returns to the regular file that path leads to, in one critical section. Mode, owner and links are
+	// kept. When change returns an error, or the bytes that are there already, nothing is written. change must not use the provider, nor
+	// keep or write to old.
+	Edit(ctx context.Context, path string, change func(old []byte, info Info) (Splice, error)) (Info, error)
+	// Remove deletes the regular file that path leads to, in one critical section, unless check returns an error. check must not keep old.
 	Remove(ctx context.Context, path string, check func(old []byte, info Info) error) error
+}
+
+// Splice is a change of a file: Cut bytes at Off give way to Text.
+type Splice struct {
+	Off, Cut int
+	Text     []byte
+	// Later, when it isn't nil, may be given what is left to do once the change stands: giving back the room that the old contents take on
+	// the disk, which can be slower than all the rest. It must be called, the sooner the better. With nil, Edit does it before it returns.
+	Later func(settle func())
 }
 
 // Kind is what a path leads to.

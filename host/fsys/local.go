@@ -40,11 +40,11 @@ func (l *Local) Stat(_ context.Context, path string) (Info, error) {
 
 // Open implements Provider.
 func (l *Local) Open(_ context.Context, path string) (io.ReadCloser, Info, error) {
-	p, _, err := l.find(path)
+	p, found, err := l.find(path)
 	if err != nil {
 		return nil, Info{}, err
 	}
-	f, fi, err := p.open(os.O_RDONLY)
+	f, fi, err := p.open(found)
 	if err != nil {
 		return nil, Info{}, err
 	}
@@ -96,7 +96,7 @@ func (l *Local) Create(_ context.Context, path string, data []byte) (Info, error
 }
 
 // Edit implements Provider.
-func (l *Local) Edit(ctx context.Context, path string, change func([]byte, Info) ([]byte, error)) (Info, error) {
+func (l *Local) Edit(ctx context.Context, path string, change func([]byte, Info) (Splice, error)) (Info, error) {
 	p, fi, err := l.find(path)
 	if err != nil {
 		return Info{}, err

@@ -5,10 +5,25 @@ import (
 	"sync"
 )
 
-// Locks is one slot per file that is being changed. Providers that may meet in one file share one Locks. The zero value is ready.
+// Locks is one slot per file that is being changed, and the memory that changes are made in. Providers that may meet in one file share one
+// Locks. The zero value is ready.
 type Locks struct {
+	buffers sync.Pool // of *[]byte
+
 	mu    sync.Mutex // a leaf; guards what follows
 	slots map[fileID]*slot
+}
+
+// buffer lends memory of at least size bytes, without contents; release takes it back.
+func (l *Locks) buffer(size int) (buf []byte, release func()) {
+	kept, ok := l.buffers.Get().(*[]byte)
+	if !ok {
+		kept = new([]byte)
+	}
+	if cap(*kept) < size {
+		*kept = make([]byte, 0, size)
+	}
+	return (*kept)[:0], func() { l.buffers.Put(kept) }
 }
 
 // slot is held by whoever has sent into held.

@@ -59,16 +59,13 @@ const racy = 100 * time.Millisecond
 // attempts bounds how often an operation starts again because the file was replaced before its slot was ours.
 const attempts = 1000
 
-// open opens the regular file at p without following a link, waiting for a pipe, or waking a device.
-func (p place) open(flag int) (*os.File, fs.FileInfo, error) {
-	before, err := p.in.Lstat(p.name)
-	if err != nil {
-		return nil, nil, classify(err)
-	}
+// open opens the regular file at p for reading without following a link, waiting for a pipe, or waking a device. before is what was seen
+// there; another file gives errReplaced.
+func (p place) open(before fs.FileInfo) (*os.File, fs.FileInfo, error) {
 	if err := regular(before); err != nil {
 		return nil, nil, err
 	}
-	f, err := p.in.OpenFile(p.name, flag|carefully, 0)
+	f, err := p.in.OpenFile(p.name, os.O_RDONLY|carefully, 0)
 	if err != nil {
 		return nil, nil, classify(err)
 	}
@@ -102,8 +99,9 @@ func regular(fi fs.FileInfo) error {
 	}
 }
 
-// hold runs do on the open file at p with its slot held. found is what was at p when it was resolved.
-func (p place) hold(ctx context.Context, locks *Locks, found fs.FileInfo, do func(f *os.File, fi fs.FileInfo) error) error {
+// hold runs do on the open file at p with its slot held, and closes it. found is what was at p when it was resolved. When do returns a
+// function, that one is given the closing.
+func (p place) hold(ctx context.Context, locks *Locks, found fs.FileInfo, do func(f *os.File, fi fs.FileInfo) (later func(func()), err error)) error {
 	once := func(before fs.FileInfo) error {
 		if err := regular(before); err != nil {
 			return err
@@ -116,15 +114,18 @@ func (p place) hold(ctx context.Context, locks *Locks, found fs.FileInfo, do fun
 			return err
 		}
 		defer release()
-		f, fi, err := p.open(os.O_RDONLY)
+		f, fi, err := p.open(before) // another file than before would have another slot
 		if err != nil {
 			return err
 		}
-		defer f.Close()
-		if !os.SameFile(before, fi) {
-			return errReplaced // its slot is another one
+		closeFile := func() { _ = f.Close() } // it was only read
+		later := func(settle func()) { settle() }
+		defer func() { later(closeFile) }()
+		asked, err := do(f, fi)
+		if asked != nil {
+			later = asked
 		}
-		return do(f, fi)
+		return err
 	}
 	err := once(found)
 	for n := 0; n < attempts && errors.Is(err, errReplaced); n++ {
@@ -137,50 +138,54 @@ func (p place) hold(ctx context.Context, locks *Locks, found fs.FileInfo, do fun
 }
 
 // edit is Provider.Edit at p.
-func (p place) edit(ctx context.Context, locks *Locks, found fs.FileInfo, change func(old []byte, info Info) ([]byte, error)) (Info, error) {
+func (p place) edit(ctx context.Context, locks *Locks, found fs.FileInfo, change func(old []byte, info Info) (Splice, error)) (Info, error) {
 	var result Info
-	err := p.hold(ctx, locks, found, func(f *os.File, fi fs.FileInfo) error {
+	err := p.hold(ctx, locks, found, func(f *os.File, fi fs.FileInfo) (func(func()), error) {
 		began := time.Now()
-		old, err := readAll(f, fi.Size())
+		buf, release := locks.buffer(int(fi.Size()) + bytes.MinRead)
+		defer release()
+		old, err := readAll(f, fi.Size(), buf)
 		if err != nil {
-			return classify(err)
+			return nil, classify(err)
 		}
 		result = infoOf(p.path, fi)
-		contents, err := change(old, result)
-		if err != nil || bytes.Equal(contents, old) {
-			return err
+		s, err := change(old, result)
+		if err != nil || bytes.Equal(s.Text, old[s.Off:s.Off+s.Cut]) {
+			return nil, err
 		}
 		if err := p.permit(); err != nil {
-			return err
+			return nil, err
 		}
-		w := writer{place: p, file: f, before: fi, old: old, began: began}
-		if result, err = w.write(contents); err != nil {
-			return classify(err)
+		w := writer{place: p, locks: locks, file: f, before: fi, old: old, began: began}
+		if result, err = w.write(s); err != nil {
+			return nil, classify(err)
 		}
-		return nil
+		return s.Later, nil
 	})
 	return result, err
 }
 
 // remove is Provider.Remove at p.
 func (p place) remove(ctx context.Context, locks *Locks, found fs.FileInfo, check func(old []byte, info Info) error) error {
-	return p.hold(ctx, locks, found, func(f *os.File, fi fs.FileInfo) error {
+	return p.hold(ctx, locks, found, func(f *os.File, fi fs.FileInfo) (func(func()), error) {
 		began := time.Now()
-		old, err := readAll(f, fi.Size())
+		buf, release := locks.buffer(int(fi.Size()) + bytes.MinRead)
+		defer release()
+		old, err := readAll(f, fi.Size(), buf)
 		if err != nil {
-			return classify(err)
+			return nil, classify(err)
 		}
 		if err := check(old, infoOf(p.path, fi)); err != nil {
-			return err
+			return nil, err
 		}
 		if err := p.permit(); err != nil {
-			return err
+			return nil, err
 		}
-		w := writer{place: p, file: f, before: fi, old: old, began: began}
+		w := writer{place: p, locks: locks, file: f, before: fi, old: old, began: began}
 		if err := w.unchanged(); err != nil {
-			return err
+			return nil, err
 		}
-		return classify(p.in.Remove(p.name))
+		return nil, classify(p.in.Remove(p.name))
 	})
 }
 
@@ -234,16 +239,16 @@ func (p place) fill(name string, data []byte) (fs.FileInfo, error) {
 
 func temporaryName() string { return ".dsh-" + rand.Text() + ".tmp" }
 
-// readAll reads f from its start; size is a hint. A file that has grown past MaxEdit gives ErrTooLarge.
-func readAll(f *os.File, size int64) ([]byte, error) {
-	buf := make([]byte, 0, max(size, 0)+bytes.MinRead)
+// readAll reads f, which was just opened, into buf, which has room for more than size bytes. A file that has grown past MaxEdit gives
+// ErrTooLarge.
+func readAll(f *os.File, size int64, buf []byte) ([]byte, error) {
 	for {
-		n, err := f.ReadAt(buf[len(buf):cap(buf)], int64(len(buf)))
+		n, err := f.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		switch {
 		case len(buf) > MaxEdit:
 			return nil, ErrTooLarge
-		case err == io.EOF:
+		case err == io.EOF, size > 0 && int64(len(buf)) == size && len(buf) < cap(buf): // there was room, and no more came
 			return buf, nil
 		case err != nil:
 			return nil, err

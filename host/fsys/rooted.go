@@ -163,11 +163,11 @@ func (r *Rooted) Open(ctx context.Context, path string) (io.ReadCloser, Info, er
 		return r.local.Open(ctx, path)
 	}
 	defer w.close()
-	p, _, err := w.find(path)
+	p, found, err := w.find(path)
 	if err != nil {
 		return nil, Info{}, err
 	}
-	f, fi, err := p.open(os.O_RDONLY)
+	f, fi, err := p.open(found)
 	if err != nil {
 		return nil, Info{}, err
 	}
@@ -192,7 +192,7 @@ func (r *Rooted) ReadDir(ctx context.Context, path string, visit func(Entry) boo
 }
 
 // Edit implements Provider.
-func (r *Rooted) Edit(ctx context.Context, path string, change func([]byte, Info) ([]byte, error)) (Info, error) {
+func (r *Rooted) Edit(ctx context.Context, path string, change func([]byte, Info) (Splice, error)) (Info, error) {
 	w, err := r.begin(path)
 	if err != nil {
 		return Info{}, err

@@ -43,8 +43,10 @@ func text(t testing.TB, path string) string {
 	return string(data)
 }
 
-func to(s string) func([]byte, fsys.Info) ([]byte, error) {
-	return func([]byte, fsys.Info) ([]byte, error) { return []byte(s), nil }
+func to(s string) func([]byte, fsys.Info) (fsys.Splice, error) {
+	return func(old []byte, _ fsys.Info) (fsys.Splice, error) {
+		return fsys.Splice{Cut: len(old), Text: []byte(s)}, nil
+	}
 }
 
 func yes([]byte, fsys.Info) error { return nil }
@@ -327,7 +329,9 @@ func TestSharedLocks(t *testing.T) {
 	for _, provider := range providers {
 		all.Go(func() {
 			for range n {
-				if _, err := provider.Edit(t.Context(), p, func(old []byte, _ fsys.Info) ([]byte, error) { return append(old, '.'), nil }); err != nil {
+				if _, err := provider.Edit(t.Context(), p, func(old []byte, _ fsys.Info) (fsys.Splice, error) {
+					return fsys.Splice{Off: len(old), Text: []byte{'.'}}, nil
+				}); err != nil {
 					t.Error(err)
 				}
 			}

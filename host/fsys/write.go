@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -14,6 +15,7 @@ import (
 // writer puts new contents in the place of a file that was read, while the file's slot is held.
 type writer struct {
 	place
+	locks  *Locks
 	file   *os.File    // the original, open for reading
 	before fs.FileInfo // as it was when it was read
 	old    []byte
@@ -23,7 +25,7 @@ type writer struct {
 // errInPlace says that a replacement would not be the same file to its other users, so the file itself must be written.
 var errInPlace = errors.New("must be written in place")
 
-func (w *writer) write(contents []byte) (Info, error) {
+func (w *writer) write(s Splice) (Info, error) {
 	if err := w.mayWrite(); err != nil {
 		if changed := w.unchanged(); errors.Is(changed, ErrChanged) {
 			return Info{}, changed
@@ -31,12 +33,12 @@ func (w *writer) write(contents []byte) (Info, error) {
 		return Info{}, err
 	}
 	if linkCount(w.before) <= 1 && !hasAttributes(w.file) {
-		info, err := w.replace(contents)
+		info, err := w.replace(s)
 		if !errors.Is(err, errInPlace) {
 			return info, err
 		}
 	}
-	return w.overwrite(contents)
+	return w.overwrite(slices.Concat(w.old[:s.Off], s.Text, w.old[s.Off+s.Cut:]))
 }
 
 // mayWrite asks the system whether we may write the original; a rename over it would not ask. The file is not opened for writing where
@@ -57,7 +59,7 @@ func (w *writer) mayWrite() error {
 }
 
 // replace renames a finished temporary file over the original. It gives errInPlace where it can't make a faithful one.
-func (w *writer) replace(contents []byte) (info Info, err error) {
+func (w *writer) replace(s Splice) (info Info, err error) {
 	temporary := temporaryName()
 	mode := w.before.Mode().Perm()
 	if mode&0o004 == 0 {
@@ -76,7 +78,7 @@ func (w *writer) replace(contents []byte) (info Info, err error) {
 			_ = w.in.Remove(temporary)
 		}
 	}()
-	_, err = f.Write(contents)
+	err = w.fillWith(f, s)
 	fi, likeErr := w.like(f)
 	if err = errors.Join(err, likeErr, f.Close()); err != nil {
 		return Info{}, err
@@ -88,6 +90,29 @@ func (w *writer) replace(contents []byte) (info Info, err error) {
 		return Info{}, err
 	}
 	return infoOf(w.path, fi), nil
+}
+
+// joined is how many bytes are copied together to save calls of the system.
+const joined = 64 << 10
+
+// fillWith writes the spliced contents to f.
+func (w *writer) fillWith(f *os.File, s Splice) error {
+	head, tail := w.old[:s.Off], w.old[s.Off+s.Cut:]
+	if size := len(head) + len(s.Text) + len(tail); size <= joined {
+		buf, release := w.locks.buffer(size)
+		defer release()
+		_, err := f.Write(append(append(append(buf, head...), s.Text...), tail...))
+		return err
+	}
+	for _, piece := range [][]byte{head, s.Text, tail} {
+		if len(piece) == 0 {
+			continue
+		}
+		if _, err := f.Write(piece); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // like gives f owner and mode of the original.
@@ -135,9 +160,11 @@ func (w *writer) unchanged() error {
 
 // same reads the file once more, from f, and compares.
 func (w *writer) same(f *os.File) error {
-	var piece [32 << 10]byte
+	piece, release := w.locks.buffer(min(len(w.old)+1, joined))
+	defer release()
+	piece = piece[:min(cap(piece), joined)] // a stack would have to be copied to make room for it
 	for old, off := w.old, 0; ; {
-		n, err := f.ReadAt(piece[:], int64(off))
+		n, err := f.ReadAt(piece, int64(off))
 		if n > len(old) || !bytes.Equal(piece[:n], old[:n]) {
 			return ErrChanged
 		}

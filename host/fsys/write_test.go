@@ -26,7 +26,7 @@ func TestSame(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := writer{old: []byte(c.old)}
+		w := writer{locks: new(Locks), old: []byte(c.old)}
 		if err := w.same(f); !errors.Is(err, c.want) {
 			t.Errorf("%.10q for %.10q: %v", c.now, c.old, err)
 		}

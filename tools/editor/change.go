@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"strings"
 
 	"github.com/dsh-web/dsh-web/host/fsys"
@@ -31,10 +32,10 @@ func (e *Engine) Create(ctx context.Context, path, text string) (Outcome, error)
 	if err != nil {
 		return Outcome{}, refusal(path, err)
 	}
-	e.history.add(step{path: info.Path, created: true, size: len(data), hash: e.sum(data), seq: seq})
+	e.history.add(step{path: info.Path, created: true, size: len(data), hash: e.sum(nil, nil, data), seq: seq})
 	lines := lineCount(data)
 	meta := Meta{Command: "create", Path: info.Path, Created: true, FirstLine: min(1, lines), LastLine: lines}
-	meta.diff(nil, splice{text: data})
+	meta.diff(nil, splice{text: data}, 0)
 	return Outcome{Text: fmt.Sprintf("Created %s (%s).", path, plural(lines, "line")), Meta: meta}, nil
 }
 
@@ -68,10 +69,7 @@ func insertion(path string, data []byte, after int, text string) (splice, error)
 	if after < 0 || after > lines {
 		return splice{}, refuse(OutOfRange, "`insert_line` is %d, but %s has %s; it must be from 0 to %d.", after, path, plural(lines, "line"), lines)
 	}
-	off := start
-	for range after {
-		off = lineEnd(data, off)
-	}
+	off := skipLines(data, start, after)
 	ending := dominant(data)
 	added := text
 	if ending != "" {
@@ -93,29 +91,35 @@ func (e *Engine) change(ctx context.Context, command, path string, find func(dat
 	if err := e.checkPath(ctx, path); err != nil {
 		return Outcome{}, err
 	}
-	var before, after []byte
-	var done splice
-	var seq uint64
-	info, err := e.files.Edit(ctx, path, func(data []byte, info fsys.Info) ([]byte, error) {
+	var out Outcome
+	var done step
+	_, err := e.files.Edit(ctx, path, func(data []byte, info fsys.Info) (fsys.Splice, error) {
 		if err := checkEditable(path, data); err != nil {
-			return nil, err
+			return fsys.Splice{}, err
 		}
 		s, err := find(data)
 		if err != nil {
-			return nil, err
+			return fsys.Splice{}, err
 		}
-		before, done, after = data, s, s.apply(data)
-		if len(after) > fsys.MaxEdit {
-			return nil, refuse(TooLarge, "%s would become too large to edit here (over 10 MiB). Nothing was written.", path)
+		size := len(data) - s.cut + len(s.text)
+		if size > fsys.MaxEdit {
+			return fsys.Splice{}, refuse(TooLarge, "%s would become too large to edit here (over 10 MiB). Nothing was written.", path)
 		}
-		seq = e.history.next()
-		return after, nil
+		head, tail := s.around(data)
+		done = step{path: info.Path, splice: s.inverse(data), size: size, hash: e.sum(head, s.text, tail), seq: e.history.next()}
+		out = e.changed(Meta{Command: command, Path: info.Path}, path, data, s)
+		return out.splice(s), nil
 	})
 	if err != nil {
 		return Outcome{}, refusal(path, err)
 	}
-	e.history.add(step{path: info.Path, splice: done.inverse(before), size: len(after), hash: e.sum(after), seq: seq})
-	return e.changed(Meta{Command: command, Path: info.Path}, path, before, after, done), nil
+	e.history.add(done)
+	return out, nil
+}
+
+// splice is s for the file provider; what is left to do afterwards goes into the outcome.
+func (o *Outcome) splice(s splice) fsys.Splice {
+	return fsys.Splice{Off: s.off, Cut: s.cut, Text: s.text, Later: func(settle func()) { o.Settle = settle }}
 }
 
 // checkEditable refuses what isn't text.
@@ -139,15 +143,15 @@ func (e *Engine) Undo(ctx context.Context, path string) (Outcome, error) {
 	if s, ok := e.history.last(info.Path); ok && s.created {
 		return e.undoCreate(ctx, path, info)
 	}
-	var before, after []byte
+	var out Outcome
 	var undone step
-	info, err = e.files.Edit(ctx, path, func(data []byte, info fsys.Info) ([]byte, error) {
+	_, err = e.files.Edit(ctx, path, func(data []byte, info fsys.Info) (fsys.Splice, error) {
 		var err error
 		if undone, err = e.take(path, info, data, false); err != nil {
-			return nil, err
+			return fsys.Splice{}, err
 		}
-		before, after = data, undone.apply(data)
-		return after, nil
+		out = e.changed(Meta{Command: "undo_edit", Path: info.Path}, path, data, undone.splice)
+		return out.splice(undone.splice), nil
 	})
 	if err != nil {
 		if undone.path != "" {
@@ -155,7 +159,7 @@ func (e *Engine) Undo(ctx context.Context, path string) (Outcome, error) {
 		}
 		return Outcome{}, refusal(path, err)
 	}
-	return e.changed(Meta{Command: "undo_edit", Path: info.Path}, path, before, after, undone.splice), nil
+	return out, nil
 }
 
 func (e *Engine) undoCreate(ctx context.Context, path string, info fsys.Info) (Outcome, error) {
@@ -166,7 +170,7 @@ func (e *Engine) undoCreate(ctx context.Context, path string, info fsys.Info) (O
 		if undone, err = e.take(path, info, data, true); err != nil {
 			return err
 		}
-		meta.diff(data, splice{cut: len(data)})
+		meta.diff(data, splice{cut: len(data)}, 0)
 		return nil
 	})
 	if err != nil {
@@ -181,7 +185,11 @@ func (e *Engine) undoCreate(ctx context.Context, path string, info fsys.Info) (O
 // take takes the newest step of the file out of the history, if it is what data came from.
 func (e *Engine) take(path string, info fsys.Info, data []byte, created bool) (step, error) {
 	s, ok := e.history.take(info.Path, func(s step) bool {
-		return s.created == created && s.size == len(data) && s.hash == e.sum(data)
+		if s.created != created || s.size != len(data) {
+			return false
+		}
+		head, tail := s.around(data)
+		return s.hash == e.sum(head, data[s.off:s.off+s.cut], tail)
 	})
 	switch {
 	case ok:
@@ -197,19 +205,26 @@ func refuseNoHistory(path string) *Refusal {
 	return refuse(NoHistory, "There is no edit of %s left to undo.", path)
 }
 
-func (e *Engine) sum(data []byte) uint64 { return maphash.Bytes(e.seed, data) }
+// sum is a hash of the contents of a file around and inside the text of an edit.
+func (e *Engine) sum(head, text, tail []byte) uint64 {
+	return maphash.Comparable(e.seed, [3]uint64{maphash.Bytes(e.seed, head), maphash.Bytes(e.seed, text), maphash.Bytes(e.seed, tail)})
+}
 
-// changed words the result of an edit.
-func (e *Engine) changed(meta Meta, path string, before, after []byte, s splice) Outcome {
-	// The lines that hold the new text; where it is empty or ends with its line, the line it ends in.
-	end := s.off + len(s.text)
-	if len(s.text) > 0 && s.text[len(s.text)-1] == '\n' {
-		end--
+// changed words the result of an edit. What it costs beside counting lines is in proportion to the change, not to the file.
+func (e *Engine) changed(meta Meta, path string, before []byte, s splice) Outcome {
+	head, tail := s.around(before)
+	above, inside := lineBreaks(head), lineBreaks(s.text)
+	total := above + inside + lineBreaks(tail)
+	if last := lastByte(head, s.text, tail); last != '\n' && len(head)+len(s.text)+len(tail) > 0 {
+		total++
 	}
-	total := lineCount(after)
-	meta.FirstLine = min(lineAt(after, s.off), total)
-	meta.LastLine = min(meta.FirstLine+bytes.Count(after[s.off:max(s.off, end)], []byte{'\n'}), total)
-	meta.diff(before, s)
+	// The lines that hold the new text; where it is empty or ends with its line, the line it ends in.
+	if bytes.HasSuffix(s.text, []byte{'\n'}) {
+		inside--
+	}
+	meta.FirstLine = min(above+1, total)
+	meta.LastLine = min(meta.FirstLine+inside, total)
+	meta.diff(before, s, above)
 
 	did := "Edited"
 	if meta.Command == "undo_edit" {
@@ -224,30 +239,35 @@ func (e *Engine) changed(meta Meta, path string, before, after []byte, s splice)
 	case total == 0:
 		out.Text = fmt.Sprintf("%s %s. It is empty now.", did, path)
 	default:
-		out.Text = e.snippet(did, path, after, meta)
+		out.Text = e.snippet(did, path, before, s, above, meta)
 	}
 	return out
 }
 
-// snippet shows the changed lines among their neighbours.
-func (e *Engine) snippet(did, path string, after []byte, meta Meta) string {
+// snippet shows the changed lines among their neighbours. above is how many line breaks are before the splice.
+func (e *Engine) snippet(did, path string, before []byte, s splice, above int, meta Meta) string {
 	first := max(meta.FirstLine-snippetContext, 1)
-	data := after
-	for range first - 1 {
-		data = data[lineEnd(data, 0):]
+	from := lineStart(before, s.off)
+	for range above + 1 - first {
+		from = lineStart(before, from-1)
 	}
+	to := s.off + s.cut
+	for range snippetContext + 2 {
+		to = lineEnd(before, to)
+	}
+	data := slices.Concat(before[from:s.off], s.text, before[s.off+s.cut:to])
 	data = bytes.TrimPrefix(data, []byte(bom))
-	s := sheet{engine: e, first: first}
+	sh := sheet{engine: e, first: first}
 	want := Range{First: 1, Last: meta.LastLine + snippetContext - first + 1}
 	r := &lineReader{src: bufio.NewReaderSize(bytes.NewReader(data), min(64<<10, len(data)+16)), limit: e.lineLimit()}
-	if _, err := s.read(context.Background(), r, want, false); err != nil {
+	if _, err := sh.read(context.Background(), r, want, false); err != nil {
 		return fmt.Sprintf("%s %s.", did, path) // reading from memory doesn't fail
 	}
-	header := fmt.Sprintf("%s %s. Here are %s as they are now, numbered as by `cat -n`:", did, path, lineSpan(first, s.last()))
-	if first == s.last() {
+	header := fmt.Sprintf("%s %s. Here are %s as they are now, numbered as by `cat -n`:", did, path, lineSpan(first, sh.last()))
+	if first == sh.last() {
 		header = fmt.Sprintf("%s %s. Here is %s as it is now, numbered as by `cat -n`:", did, path, lineSpan(first, first))
 	}
-	text, _, _ := s.render(header, nil, path)
+	text, _, _ := sh.render(header, nil, path)
 	return text
 }
 

@@ -1,7 +1,6 @@
 package editor
 
 import (
-	"bytes"
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
@@ -12,8 +11,9 @@ const (
 	maxDiffed   = 256 << 10 // bytes, both sides together
 )
 
-// diff describes a change for a UI. Only the lines around the splice are looked at, so its cost is that of the change, not of the file.
-func (m *Meta) diff(before []byte, s splice) {
+// diff describes a change for a UI. above is how many line breaks are before the splice. Only the lines around the splice are looked at, so
+// its cost is that of the change, not of the file.
+func (m *Meta) diff(before []byte, s splice, above int) {
 	from := lineStart(before, s.off)
 	for range diffContext {
 		if from > 0 {
@@ -44,7 +44,7 @@ func (m *Meta) diff(before []byte, s splice) {
 		m.DiffOmitted = true // edits of its own making that don't fit: nothing a caller could do
 		return
 	}
-	skipped := bytes.Count(before[:from], []byte{'\n'})
+	skipped := above - lineBreaks(before[from:s.off])
 	for _, h := range d.Hunks {
 		h.FromLine += skipped
 		h.ToLine += skipped

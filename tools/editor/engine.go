@@ -54,6 +54,9 @@ type Outcome struct {
 	Text  string
 	Image *Image
 	Meta  Meta
+	// Settle, when it isn't nil, is what is left to do for an edit that stands, once its outcome was handed on; see fsys.Splice. It must be
+	// called once.
+	Settle func()
 }
 
 // Image is an image file.

@@ -23,13 +23,13 @@ func TestEngineCancelled(t *testing.T) {
 	s.put(t, []byte("a\n"))
 	ctx, cancel := context.WithCancel(t.Context())
 	files := fsys.NewLocal(nil)
-	if _, err := files.Edit(t.Context(), s.path, func(old []byte, _ fsys.Info) ([]byte, error) {
+	if _, err := files.Edit(t.Context(), s.path, func([]byte, fsys.Info) (fsys.Splice, error) {
 		waiting := editor.NewEngine(editor.EngineConfig{Files: files, Profile: editor.Plain, MaxOutputChars: 2000})
 		cancel()
 		if _, err := waiting.Replace(ctx, s.path, "a", "b"); code(err) != editor.Cancelled {
 			t.Error(err)
 		}
-		return old, nil
+		return fsys.Splice{}, nil
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,11 @@ func (s splice) apply(data []byte) []byte {
 	return slices.Concat(data[:s.off], s.text, data[s.off+s.cut:])
 }
 
+// around is what of data stays: before and behind the cut.
+func (s splice) around(data []byte) (head, tail []byte) {
+	return data[:s.off], data[s.off+s.cut:]
+}
+
 // inverse is the splice that undoes s on s.apply(data).
 func (s splice) inverse(data []byte) splice {
 	return splice{off: s.off, cut: len(s.text), text: bytes.Clone(data[s.off : s.off+s.cut])}
@@ -65,8 +70,9 @@ func match(path string, data []byte, old, text string) (splice, error) {
 // find gives the places of old in data, overlapping ones too, at most one more than can be listed.
 func find(data, old []byte) []span {
 	var spans []span
+	n := newNeedle(old, data)
 	for from := 0; len(spans) <= maxListed; {
-		i := bytes.Index(data[from:], old)
+		i := n.index(data[from:])
 		if i < 0 {
 			break
 		}

@@ -2,6 +2,7 @@ package editor
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -50,6 +51,9 @@ func wideEncoding(head []byte) string {
 		return "UTF-16 (little endian)"
 	case bytes.HasPrefix(head, []byte("\xfe\xff")):
 		return "UTF-16 (big endian)"
+	}
+	if bytes.IndexByte(head, 0) < 0 {
+		return ""
 	}
 	var zeros [2]int
 	for i, b := range head {
@@ -100,9 +104,41 @@ func countStarts(piece []byte) int {
 	return n
 }
 
+// lineBreaks counts the LFs in data.
+func lineBreaks(data []byte) int { return bytes.Count(data, []byte{'\n'}) }
+
+// lastByte is the last byte of the pieces taken together; 0 when they are empty.
+func lastByte(pieces ...[]byte) byte {
+	for _, p := range slices.Backward(pieces) {
+		if len(p) > 0 {
+			return p[len(p)-1]
+		}
+	}
+	return 0
+}
+
+// skipLines is the offset n lines behind off, which begins one.
+func skipLines(data []byte, off, n int) int {
+	for n > 0 {
+		block := data[off:min(off+4<<10, len(data))]
+		breaks := lineBreaks(block)
+		if breaks < n {
+			if off += len(block); off == len(data) { // the last line has no end
+				return off
+			}
+			n -= breaks
+			continue
+		}
+		for ; n > 0; n-- {
+			off = lineEnd(data, off)
+		}
+	}
+	return off
+}
+
 // lineCount is how many lines data has; what follows the last line break counts when there is something.
 func lineCount(data []byte) int {
-	n := bytes.Count(data, []byte{'\n'})
+	n := lineBreaks(data)
 	if len(data) > 0 && data[len(data)-1] != '\n' {
 		n++
 	}

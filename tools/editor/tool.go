@@ -109,6 +109,9 @@ func (t *tool) run(ctx context.Context, call tools.Call) tools.Result {
 		result = tools.ImageResult(out.Image.MediaType, out.Image.Data)
 	}
 	result.Meta = out.Meta
+	if out.Settle != nil {
+		out.Settle()
+	}
 	return result
 }
 

@@ -21,11 +21,11 @@ import (
 func edit(b *bench) {
 	ctx := b.Context()
 	p := b.put("f", "old")
-	info, err := b.Edit(ctx, p, func(old []byte, info fsys.Info) ([]byte, error) {
+	info, err := b.Edit(ctx, p, func(old []byte, info fsys.Info) (fsys.Splice, error) {
 		if string(old) != "old" || info.Path != p || info.Size != 3 {
 			b.Errorf("%q, %+v", old, info)
 		}
-		return []byte("new text"), nil
+		return fsys.Splice{Cut: len(old), Text: []byte("new text")}, nil
 	})
 	b.must(err)
 	if info.Path != p || info.Size != 8 {
@@ -33,7 +33,7 @@ func edit(b *bench) {
 	}
 	b.has("f", "new text")
 	no := errors.New("no")
-	_, err = b.Edit(ctx, p, func([]byte, fsys.Info) ([]byte, error) { return []byte("x"), no })
+	_, err = b.Edit(ctx, p, func([]byte, fsys.Info) (fsys.Splice, error) { return fsys.Splice{Text: []byte("x")}, no })
 	b.is(err, no)
 	b.has("f", "new text")
 
@@ -123,9 +123,9 @@ func editChanged(b *bench) {
 				if links == 2 {
 					b.must(os.Link(p, b.at("zz")))
 				}
-				_, err := b.Edit(ctx, p, func([]byte, fsys.Info) ([]byte, error) {
+				_, err := b.Edit(ctx, p, func(old []byte, _ fsys.Info) (fsys.Splice, error) {
 					b.must(c.touch(p))
-					return []byte("ours"), nil
+					return fsys.Splice{Cut: len(old), Text: []byte("ours")}, nil
 				})
 				b.is(err, fsys.ErrChanged)
 				if c.want != "" {
@@ -163,7 +163,9 @@ func editParallel(b *bench) {
 	for i := range n {
 		path := []string{p, b.at("link"), b.dir + "/./f"}[i%3]
 		all.Go(func() {
-			_, err := b.Edit(ctx, path, func(old []byte, _ fsys.Info) ([]byte, error) { return fmt.Append(old, i, "\n"), nil })
+			_, err := b.Edit(ctx, path, func(old []byte, _ fsys.Info) (fsys.Splice, error) {
+				return fsys.Splice{Off: len(old), Text: fmt.Append(nil, i, "\n")}, nil
+			})
 			if err != nil {
 				b.Error(err)
 			}
@@ -182,12 +184,12 @@ func editParallel(b *bench) {
 
 func editWaits(b *bench) {
 	p := b.put("f", "old")
-	_, err := b.Edit(b.Context(), p, func([]byte, fsys.Info) ([]byte, error) {
+	_, err := b.Edit(b.Context(), p, func(old []byte, _ fsys.Info) (fsys.Splice, error) {
 		ctx, cancel := context.WithCancel(b.Context())
 		cancel()
 		_, err := b.Edit(ctx, p, never(b)) // must not wait for itself for ever
 		b.is(err, context.Canceled)
-		return []byte("new"), nil
+		return fsys.Splice{Cut: len(old), Text: []byte("new")}, nil
 	})
 	b.must(err)
 	b.has("f", "new")

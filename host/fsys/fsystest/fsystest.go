@@ -108,14 +108,17 @@ func (b *bench) is(err, want error) {
 }
 
 // to is a change of everything.
-func to(contents string) func([]byte, fsys.Info) ([]byte, error) {
-	return func([]byte, fsys.Info) ([]byte, error) { return []byte(contents), nil }
+// to changes a whole file to contents.
+func to(contents string) func([]byte, fsys.Info) (fsys.Splice, error) {
+	return func(old []byte, _ fsys.Info) (fsys.Splice, error) {
+		return fsys.Splice{Cut: len(old), Text: []byte(contents)}, nil
+	}
 }
 
-func never(b *bench) func([]byte, fsys.Info) ([]byte, error) {
-	return func([]byte, fsys.Info) ([]byte, error) {
+func never(b *bench) func([]byte, fsys.Info) (fsys.Splice, error) {
+	return func([]byte, fsys.Info) (fsys.Splice, error) {
 		b.Error("the change was asked for")
-		return nil, errors.New("no")
+		return fsys.Splice{}, errors.New("no")
 	}
 }
 
