@@ -60,7 +60,11 @@ func (r *Runner) run(ctx context.Context, set []Tool, asked session.ToolCall, ou
 	if output == nil {
 		output = io.Discard
 	}
-	call := Call{ID: asked.CallID, Name: tool.Name, Arguments: arguments, Output: r.guardOutput(output)}
+	var after []func()
+	call := Call{
+		ID: asked.CallID, Name: tool.Name, Arguments: arguments, Output: r.guardOutput(output),
+		After: func(do func()) { after = append(after, do) },
+	}
 
 	done := make(chan Result, 1)
 	runCtx, cancel := context.WithCancel(ctx)
@@ -69,6 +73,9 @@ func (r *Runner) run(ctx context.Context, set []Tool, asked session.ToolCall, ou
 		stop := context.AfterFunc(closing, cancel)
 		defer stop()
 		done <- r.guarded(runCtx, tool, call)
+		for _, do := range after {
+			do()
+		}
 		return nil
 	})
 	if err != nil {

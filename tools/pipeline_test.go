@@ -231,3 +231,20 @@ func TestCheckOrder(t *testing.T) {
 		}
 	}
 }
+
+// What a tool leaves for afterwards delays nobody, and is done before the scope is closed.
+func TestAfterTheResult(t *testing.T) {
+	b := newBench(t)
+	handed, did := make(chan struct{}), false
+	b.add(t, tools.Tool{Name: "slow", Parameters: object, Run: func(_ context.Context, c tools.Call) tools.Result {
+		c.After(func() { <-handed; did = true })
+		return tools.TextResult("done")
+	}})
+	if res := b.run(t.Context(), "slow", "{}"); res.Text() != "done" {
+		t.Error(res.Text())
+	}
+	close(handed)
+	if err := b.scope.Close(t.Context()); err != nil || !did {
+		t.Errorf("did it: %v, %v", did, err)
+	}
+}

@@ -49,6 +49,9 @@ type Call struct {
 	Arguments json.RawMessage
 	// Output takes live output for viewers: provisional, bounded, never part of the result. Never nil, never fails.
 	Output io.Writer
+	// After takes what may be done once the result was handed on, by the goroutine of Run, which calls it before it returns. The scope waits
+	// for it as for the call. Nil outside the pipeline: do it at once.
+	After func(do func())
 }
 
 // Result is what a call gave.

@@ -109,7 +109,11 @@ func (t *tool) run(ctx context.Context, call tools.Call) tools.Result {
 		result = tools.ImageResult(out.Image.MediaType, out.Image.Data)
 	}
 	result.Meta = out.Meta
-	if out.Settle != nil {
+	switch {
+	case out.Settle == nil:
+	case call.After != nil:
+		call.After(out.Settle)
+	default:
 		out.Settle()
 	}
 	return result
