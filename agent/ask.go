@@ -63,7 +63,7 @@ func (t *turn) repair(ctx context.Context, req *request) error {
 	req.prepared = prepared
 	t.again(req)
 	record := t.record(t.log.State(), req, t.number, t.step)
-	t.remember(prepared)
+	t.prev = prepared.Kept()
 	return t.flush(ctx, record)
 }
 

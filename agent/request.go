@@ -79,7 +79,7 @@ func (t *turn) checkpoint(ctx context.Context) (*request, error) {
 		}
 		t.calls++
 		t.frozen = req.fixed
-		t.remember(req.prepared)
+		t.prev = req.prepared.Kept()
 		return req, nil
 	}
 }
@@ -165,7 +165,7 @@ func (t *turn) build(ctx context.Context, st session.State, taken []model.Messag
 	prepared, err := route.Adapter.Prepare(model.Request{
 		System: system, Tools: schemas, Messages: messages,
 		MaxTokens: selection.MaxTokens, ReasoningEffort: selection.ReasoningEffort, Params: selection.Params,
-		Session: t.log.ID(), Call: t.calls + 1,
+		Session: t.log.ID(), Call: t.calls + 1, Earlier: t.prev,
 	})
 	if err != nil {
 		reason := reasonOf(err)
@@ -332,9 +332,4 @@ func (t *turn) record(st session.State, req *request, number, step int) session.
 		_, sent.DivergesAt = p.Extends(t.prev)
 	}
 	return sent
-}
-
-// remember keeps what left, without the parts that only the sending needs.
-func (t *turn) remember(p *model.Prepared) {
-	t.prev = &model.Prepared{Encoder: p.Encoder, System: p.System, Tools: p.Tools, Messages: p.Messages}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,8 +39,15 @@ type driver struct {
 
 func drive(b *testing.B, exe, home, url string) *driver {
 	b.Helper()
-	d := &driver{cmd: exec.Command(exe, "--profile", "sdk-minimal")}
-	d.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "DSH_HOME=" + home, "DEEPSEEK_BASE_URL=" + url, "DEEPSEEK_API_KEY=key-for-tests"}
+	return launch(b, exec.Command(exe, "--profile", "sdk-minimal"), []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "DSH_HOME=" + home, "DEEPSEEK_BASE_URL=" + url, "DEEPSEEK_API_KEY=key-for-tests",
+	})
+}
+
+func launch(b *testing.B, cmd *exec.Cmd, env []string) *driver {
+	b.Helper()
+	cmd.Env = env
+	d := &driver{cmd: cmd}
 	var err error
 	if d.in, err = d.cmd.StdinPipe(); err != nil {
 		b.Fatal(err)
@@ -55,8 +63,8 @@ func drive(b *testing.B, exe, home, url string) *driver {
 	return d
 }
 
-// until sends a frame and reads to a line that holds a text.
-func (d *driver) until(b *testing.B, send, text string) {
+// until sends a frame, reads to a line that holds a text, and gives what it read.
+func (d *driver) until(b *testing.B, send, text string) (lines []string) {
 	b.Helper()
 	if _, err := io.WriteString(d.in, send+"\n"); err != nil {
 		b.Fatal(err)
@@ -66,8 +74,9 @@ func (d *driver) until(b *testing.B, send, text string) {
 		if err != nil {
 			b.Fatalf("before %s: %v", text, err)
 		}
+		lines = append(lines, line)
 		if strings.Contains(line, text) {
-			return
+			return lines
 		}
 	}
 }
@@ -81,46 +90,99 @@ func hello(b *testing.B, ws string) string {
 	return string(raw)
 }
 
-// BenchmarkProcess: start to the answer of initialize; resident memory with one shell that was used; a bash turn of two model calls; shutdown to
-// the end of the process.
+// pong is what this binary answers to every line when it stands in for dsh: the frames in the file that the variable names.
+const pong = "DSH_TEST_PONG"
+
+func playPong(file string) {
+	frames, err := os.ReadFile(file)
+	for in := bufio.NewReader(os.Stdin); err == nil; {
+		if _, err = in.ReadSlice('\n'); err == nil {
+			_, err = os.Stdout.Write(frames)
+		}
+	}
+	os.Exit(0)
+}
+
+// nullTurn is the client's share of a turn: the same frames from a process that does nothing else.
+func nullTurn(b *testing.B, frames []string) time.Duration {
+	b.Helper()
+	file := filepath.Join(b.TempDir(), "frames")
+	if err := os.WriteFile(file, []byte(strings.Join(frames, "")), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	d := launch(b, exec.Command(binary(b)), []string{pong + "=" + file})
+	var took []time.Duration
+	for range 200 {
+		begin := time.Now()
+		d.until(b, "{}", `"idle"`)
+		took = append(took, time.Since(begin))
+	}
+	_ = d.in.Close()
+	_ = d.cmd.Wait()
+	return median(took)
+}
+
+func median(all []time.Duration) time.Duration {
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// turnsEach is how many turns each process is timed over; its history grows to twice as many messages of each side.
+const turnsEach = 30
+
+// BenchmarkProcess: start to the answer of initialize; resident memory with one shell that was used; a turn of two model calls and one bash call;
+// shutdown to the end of the process. Figures are medians. Of a turn:
+//
+//	turn-ms    from the prompt written to idle read
+//	beyond-ms  the same without what the model's server took for its two answers, each from the last byte of the request read to its own last one
+//	           written: two HTTP round trips, five durable commits and the shell's work are in it
+//	null-ms    the client's share in both: the same frames from a process that does nothing
 func BenchmarkProcess(b *testing.B) {
 	exe := built(b)
-	server := httptest.NewServer(script.NewHandler(func(q model.Request) (script.Turn, error) {
+	took := make(chan time.Duration, 2)
+	served := script.NewHandler(func(q model.Request) (script.Turn, error) {
 		if last := q.Messages[len(q.Messages)-1]; last.Source.Kind == "tool" {
 			return script.Turn{script.Text("done")}, nil
 		}
 		return script.Turn{bashCall("", "true")}, nil
-	}))
+	})
+	served.Took = func(d time.Duration) { took <- d }
+	server := httptest.NewServer(served)
 	defer server.Close()
-	var start, exit, turn time.Duration
-	var resident, turns int
+	var start, exit, turn, beyond []time.Duration
+	var resident []int
+	var frames []string
 	for b.Loop() {
 		home, ws := b.TempDir(), b.TempDir()
 		begin := time.Now()
 		d := drive(b, exe, home, server.URL)
 		d.until(b, hello(b, ws), `"serverInfo"`)
-		start += time.Since(begin)
+		start = append(start, time.Since(begin))
 		const prompt = `{"id":2,"method":"session/prompt","params":{"sessionId":"s","contentBlocks":[{"type":"text","text":"go"}]}}`
-		d.until(b, prompt, `"idle"`)
-		begin = time.Now()
-		for range 10 {
-			d.until(b, prompt, `"idle"`)
-			turns++
+		for n := range 1 + turnsEach {
+			begin = time.Now()
+			frames = d.until(b, prompt, `"idle"`)
+			all := time.Since(begin)
+			if model := <-took + <-took; n > 0 { // the shell starts in the first
+				turn, beyond = append(turn, all), append(beyond, all-model)
+			}
 		}
-		turn += time.Since(begin)
-		resident += rss(b, d.cmd.Process.Pid)
+		resident = append(resident, rss(b, d.cmd.Process.Pid))
 		begin = time.Now()
 		d.until(b, `{"id":3,"method":"shutdown"}`, `"id":3`)
 		_ = d.in.Close()
 		if err := d.cmd.Wait(); err != nil {
 			b.Fatal(err)
 		}
-		exit += time.Since(begin)
+		exit = append(exit, time.Since(begin))
 	}
-	n := float64(b.N)
+	ms := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
+	slices.Sort(resident)
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(start.Seconds()*1e3/n, "start-ms")
-	b.ReportMetric(exit.Seconds()*1e3/n, "exit-ms")
-	b.ReportMetric(turn.Seconds()*1e3/float64(turns), "turn-ms")
-	b.ReportMetric(float64(resident)/n/(1<<20), "MiB-resident")
+	b.ReportMetric(ms(median(start)), "start-ms")
+	b.ReportMetric(ms(median(exit)), "exit-ms")
+	b.ReportMetric(ms(median(turn)), "turn-ms")
+	b.ReportMetric(ms(median(beyond)), "beyond-ms")
+	b.ReportMetric(ms(nullTurn(b, frames)), "null-ms")
+	b.ReportMetric(float64(resident[len(resident)/2])/(1<<20), "MiB-resident")
 }

@@ -31,6 +31,9 @@ const noise = "DSH_TEST_NOISE"
 
 func TestMain(m *testing.M) {
 	proc.RunKeeperIfAsked()
+	if file := os.Getenv(pong); file != "" {
+		playPong(file)
+	}
 	if os.Getenv(asBinary) != "" {
 		if os.Getenv(noise) != "" {
 			go chatter() // ends with the process

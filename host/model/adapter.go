@@ -21,6 +21,8 @@ type Request struct {
 	// session; every attempt counts, so a retry has the next number.
 	Session string
 	Call    int
+	// Earlier is a request of the same session that was made before, or nil. An adapter may go on from its encoding; that changes no byte.
+	Earlier *Prepared
 	// RepairReasoning asks the adapter for the other reasoning form, once, after a server refused the first.
 	RepairReasoning bool
 }
@@ -37,6 +39,10 @@ type Prepared struct {
 	Messages []json.RawMessage
 	// Request is what was encoded.
 	Request Request
+	// Memo is the adapter's own: what it goes on from when a later request names this one as its Earlier.
+	Memo any
+
+	opening *Opening
 }
 
 // DeltaKind says what a streamed piece belongs to.

@@ -5,8 +5,10 @@
 package model
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 )
 
 // Role names who speaks in the model's conversation. Tool results travel as user messages whose source is a tool.
@@ -51,6 +53,33 @@ type Message struct {
 
 // Text joins the text blocks of m.
 func (m Message) Text() string { return JoinText(m.Content) }
+
+// Equal says whether m and o are the same in every field. Messages that share their content are compared in no time.
+func (m Message) Equal(o Message) bool {
+	return m.ID == o.ID && m.Role == o.Role && m.Source == o.Source && equalBlocks(m.Content, o.Content)
+}
+
+func equalBlocks(a, b []Block) bool {
+	if len(a) != len(b) || len(a) > 0 && &a[0] == &b[0] {
+		return len(a) == len(b)
+	}
+	for i := range a {
+		x, y := &a[i], &b[i]
+		if x.Type != y.Type || x.Text != y.Text || x.Signature != y.Signature || x.AttachmentID != y.AttachmentID || x.Mime != y.Mime ||
+			x.ID != y.ID || x.Name != y.Name || x.Arguments != y.Arguments || x.ToolCallID != y.ToolCallID || x.IsError != y.IsError ||
+			!bytes.Equal(x.Data, y.Data) || !equalBlocks(x.Content, y.Content) {
+			return false
+		}
+	}
+	return true
+}
+
+// HoldsData says whether m carries the bytes of an image.
+func (m Message) HoldsData() bool { return holdsData(m.Content) }
+
+func holdsData(content []Block) bool {
+	return slices.ContainsFunc(content, func(b Block) bool { return b.Data != nil || holdsData(b.Content) })
+}
 
 // ToolCalls lists the tool-call blocks of m in the order the model wrote them.
 func (m Message) ToolCalls() []Block {

@@ -6,26 +6,80 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"slices"
 )
+
+// Opening is the part of a body that a session's later requests begin with too, hashed once for all of them.
+type Opening struct {
+	bytes, messages int
+	body, chain     hash.Cloner // over the bytes, and over the messages as prefix hashes take them
+}
+
+// Open says that later requests will begin with the first bytes of p's body, which hold its first messages, as p itself begins with earlier (nil:
+// with nothing). p must be complete. Its hashes, and those of requests that go on from it, then cost what is new.
+func (p *Prepared) Open(earlier *Opening, bytes, messages int) *Opening {
+	p.opening = earlier
+	o := &Opening{bytes: bytes, messages: messages, body: p.bodyHash(bytes), chain: p.chainHash(messages)}
+	p.opening = o
+	return o
+}
+
+// bodyHash is the state after the first n bytes of the body, n not below the opening's.
+func (p *Prepared) bodyHash(n int) hash.Cloner {
+	from := 0
+	h := newHash()
+	if o := p.opening; o != nil {
+		from, h = o.bytes, clone(o.body)
+	}
+	h.Write(p.Body[from:n])
+	return h
+}
+
+// chainHash is the state after the first n messages.
+func (p *Prepared) chainHash(n int) hash.Cloner {
+	from := 0
+	h := newHash()
+	if o := p.opening; o != nil && o.messages <= n {
+		from, h = o.messages, clone(o.chain)
+	} else {
+		write(h, `{"messages":[`)
+	}
+	for i, m := range p.Messages[from:n] {
+		if from+i > 0 {
+			write(h, ",")
+		}
+		h.Write(m)
+	}
+	return h
+}
+
+func newHash() hash.Cloner { return sha256.New().(hash.Cloner) }
+
+func clone(h hash.Cloner) hash.Cloner {
+	c, err := h.Clone()
+	if err != nil {
+		panic(err) // SHA-256 can be cloned
+	}
+	return c
+}
+
+// Kept is what a session keeps of a request that has left: all but the body and what it was made from.
+func (p *Prepared) Kept() *Prepared {
+	kept := *p
+	kept.Body, kept.Request = nil, Request{}
+	return &kept
+}
 
 // BodySHA256 is the lower-case hex digest of the exact body.
 func (p *Prepared) BodySHA256() string {
-	sum := sha256.Sum256(p.Body)
-	return hex.EncodeToString(sum[:])
+	return hex.EncodeToString(p.bodyHash(len(p.Body)).Sum(nil))
 }
 
 // PrefixSHA256 is the lower-case hex digest of canonical {system, tools, messages[:n]}. n is clamped to the number of messages. A request
 // extends an earlier one of n messages exactly if PrefixSHA256(n) equals the earlier one's PrefixSHA256(n).
 func (p *Prepared) PrefixSHA256(n int) string {
 	n = max(0, min(n, len(p.Messages)))
-	h := sha256.New()
-	write(h, `{"messages":[`)
-	for i, m := range p.Messages[:n] {
-		if i > 0 {
-			write(h, ",")
-		}
-		h.Write(m)
-	}
+	h := p.chainHash(n)
 	write(h, `],"system":`)
 	h.Write(orNull(p.System))
 	write(h, `,"tools":`)
@@ -64,30 +118,58 @@ func (p *Prepared) Extends(prev *Prepared) (ok bool, divergesAt string) {
 	return true, ""
 }
 
-// UniqueCallID returns id, or a variant of it that isn't in used, and adds it there. An empty id becomes "call".
-func UniqueCallID(id string, used map[string]struct{}) string {
+// CallIDs keeps the ids of calls apart. The zero value knows none.
+type CallIDs struct {
+	before  []string  // in the order in which they came
+	history []Message // the ids of whose calls are taken too
+	own     map[string]struct{}
+	order   []string // of own
+}
+
+// CallIDsOf knows the ids of the calls in a history.
+func CallIDsOf(history []Message) *CallIDs { return &CallIDs{history: history} }
+
+// CallIDsAfter knows the ids that an earlier one gave.
+func CallIDsAfter(given []string) *CallIDs { return &CallIDs{before: given} }
+
+// Unique returns id, or a variant of it that isn't known, and knows it from then on. An empty id becomes "call".
+func (c *CallIDs) Unique(id string) string {
 	if id == "" {
 		id = "call"
 	}
 	candidate := id
-	for n := 2; ; n++ {
-		if _, taken := used[candidate]; !taken {
-			used[candidate] = struct{}{}
-			return candidate
-		}
+	for n := 2; c.knows(candidate); n++ {
 		candidate = fmt.Sprintf("%s-%d", id, n)
 	}
+	if c.own == nil {
+		c.own = map[string]struct{}{}
+	}
+	c.own[candidate] = struct{}{}
+	c.order = append(c.order, candidate)
+	return candidate
 }
 
-// CallIDs collects the ids of the calls in a history, so that new ones can be kept apart from them.
-func CallIDs(messages []Message) map[string]struct{} {
-	used := map[string]struct{}{}
-	for _, m := range messages {
+// Len counts the ids that were given, those before included.
+func (c *CallIDs) Len() int { return len(c.before) + len(c.order) }
+
+// First lists the first n of them, in order.
+func (c *CallIDs) First(n int) []string {
+	if n <= len(c.before) {
+		return c.before[:n:n]
+	}
+	return slices.Concat(c.before, c.order[:n-len(c.before)])
+}
+
+func (c *CallIDs) knows(id string) bool {
+	if _, ok := c.own[id]; ok || slices.Contains(c.before, id) {
+		return true
+	}
+	for _, m := range c.history {
 		for _, b := range m.Content {
-			if b.Type == BlockToolCall {
-				used[b.ID] = struct{}{}
+			if b.Type == BlockToolCall && b.ID == id {
+				return true
 			}
 		}
 	}
-	return used
+	return false
 }

@@ -16,16 +16,7 @@ const defaultMaxTokens = 8192
 // Prepare encodes r. See model.Adapter.
 func (a *Adapter) Prepare(r model.Request) (*model.Prepared, error) {
 	e := encoder{Body: wire.NewBody(r), images: a.cfg.Images, reasoning: !r.RepairReasoning}
-	e.Raw(`{"model":`)
-	e.Text(a.cfg.Model)
-	if r.System != "" {
-		e.Raw(`,"system":`)
-		e.System(func() { e.Text(r.System) })
-	}
-	e.Raw(`,"messages":[`)
-	for _, entry := range wire.History(r.Messages, cleanID) {
-		e.entry(entry)
-	}
+	e.Begin(openingSetup{a.cfg.Model, r.System, e.images, e.reasoning}, cleanID, func() { e.head(a.cfg.Model, r.System) }, e.entry)
 	e.Raw("]")
 	if len(r.Tools) > 0 {
 		e.Raw(`,"tools":`)
@@ -44,7 +35,23 @@ func (a *Adapter) Prepare(r model.Request) (*model.Prepared, error) {
 		return nil, err
 	}
 	e.Raw("}")
-	return e.Prepared(Encoder, r), nil
+	return e.Prepared(Encoder), nil
+}
+
+// openingSetup is what the bytes of a body up to its last message depend on, besides the history.
+type openingSetup struct {
+	model, system     string
+	images, reasoning bool
+}
+
+func (e *encoder) head(model, system string) {
+	e.Raw(`{"model":`)
+	e.Text(model)
+	if system != "" {
+		e.Raw(`,"system":`)
+		e.System(func() { e.Text(system) })
+	}
+	e.Raw(`,"messages":[`)
 }
 
 // cleanID maps an id to the characters that the wire allows.

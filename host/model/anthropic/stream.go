@@ -36,7 +36,7 @@ func (a *Adapter) Stream(ctx context.Context, p *model.Prepared, emit func(model
 	}
 	defer s.Close()
 	r := &reading{
-		stream: s, emit: emit, used: model.CallIDs(p.Request.Messages), prefix: fmt.Sprintf("call_%d", len(p.Request.Messages)), blocks: map[int]*block{},
+		stream: s, emit: emit, used: model.CallIDsOf(p.Request.Messages), prefix: fmt.Sprintf("call_%d", len(p.Request.Messages)), blocks: map[int]*block{},
 	}
 	if s.Plain != nil {
 		err = r.plain(s.Plain)
@@ -106,7 +106,7 @@ type block struct {
 type reading struct {
 	stream *wire.Stream
 	emit   func(model.Delta)
-	used   map[string]struct{}
+	used   *model.CallIDs
 	prefix string
 	blocks map[int]*block // by the server's index
 	order  []*block
@@ -218,7 +218,7 @@ func (r *reading) start(index int, c content) {
 		if id == "" {
 			id = fmt.Sprintf("%s_%d", r.prefix, b.pos)
 		}
-		b.id = model.UniqueCallID(id, r.used)
+		b.id = r.used.Unique(id)
 		if s := strings.TrimSpace(string(c.Input)); s != "" && s != "null" && s != "{}" {
 			b.whole = s
 		}

@@ -11,8 +11,8 @@ import (
 // assembler builds the answer from effects and hands each piece on.
 type assembler struct {
 	emit   func(model.Delta)
-	used   map[string]struct{} // ids of calls, the history's included
-	prefix string              // of generated ids
+	used   *model.CallIDs // the history's included
+	prefix string         // of generated ids
 	blocks []*block
 	open   *block // the text or reasoning block that grows
 	calls  []*block
@@ -32,7 +32,7 @@ type block struct {
 // newAssembler makes one for an answer to a history. Generated ids depend on the history alone, so a replay makes the same.
 func newAssembler(history []model.Message, emit func(model.Delta)) *assembler {
 	return &assembler{
-		emit: emit, used: model.CallIDs(history), prefix: fmt.Sprintf("call_%d", len(history)), index: map[int]*block{},
+		emit: emit, used: model.CallIDsOf(history), prefix: fmt.Sprintf("call_%d", len(history)), index: map[int]*block{},
 	}
 }
 
@@ -75,7 +75,7 @@ func (a *assembler) fragment(e effect) {
 	}
 	tell := fresh
 	if b.rawID == "" && e.id != "" {
-		b.rawID, b.id = e.id, model.UniqueCallID(e.id, a.used)
+		b.rawID, b.id = e.id, a.used.Unique(e.id)
 		tell = true
 	}
 	// The first name counts. One that goes on growing replaces it; a repeat or anything else doesn't.
@@ -156,7 +156,7 @@ func (a *assembler) content(thinking bool) []model.Block {
 				args = "{}"
 			}
 			if b.id == "" {
-				b.id = model.UniqueCallID(fmt.Sprintf("%s_%d", a.prefix, b.pos), a.used)
+				b.id = a.used.Unique(fmt.Sprintf("%s_%d", a.prefix, b.pos))
 			}
 			out = append(out, model.Block{Type: model.BlockToolCall, ID: b.id, Name: b.name, Arguments: args})
 		}

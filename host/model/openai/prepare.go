@@ -14,24 +14,9 @@ func (a *Adapter) Prepare(r model.Request) (*model.Prepared, error) {
 	base := a.cfg.BaseURL()
 	d, _ := dialect(base, a.cfg.Dialect)
 	padded := pads(base)
-	history := wire.History(r.Messages, nil)
-	e := encoder{Body: wire.NewBody(r), dialect: d, images: a.cfg.Images, reasoning: reasoningFor(d, history, r.RepairReasoning), first: true}
-	e.Raw(`{"model":`)
-	e.Text(a.cfg.Model)
-	e.Raw(`,"messages":[`)
-	if r.System != "" {
-		e.System(func() {
-			e.Raw(`{"role":`)
-			e.Text(d.SystemRole)
-			e.Raw(`,"content":`)
-			e.Text(r.System)
-			e.Raw("}")
-		})
-		e.first = false
-	}
-	for _, entry := range history {
-		e.entry(entry)
-	}
+	e := encoder{Body: wire.NewBody(r), dialect: d, images: a.cfg.Images, reasoning: reasoningFor(d, r)}
+	setup := openingSetup{a.cfg.Model, r.System, d, e.images, e.reasoning}
+	e.Begin(setup, nil, func() { e.head(a.cfg.Model, r.System) }, e.entry)
 	e.Raw("]")
 	if len(r.Tools) > 0 {
 		e.Raw(`,"tools":`)
@@ -55,7 +40,31 @@ func (a *Adapter) Prepare(r model.Request) (*model.Prepared, error) {
 		return nil, err
 	}
 	e.Raw("}")
-	return e.Prepared(Encoder, r), nil
+	return e.Prepared(Encoder), nil
+}
+
+// openingSetup is what the bytes of a body up to its last message depend on, besides the history.
+type openingSetup struct {
+	model, system string
+	dialect       model.Dialect
+	images        bool
+	reasoning     reasoningForm
+}
+
+func (e *encoder) head(model, system string) {
+	e.Raw(`{"model":`)
+	e.Text(model)
+	e.Raw(`,"messages":[`)
+	if system == "" {
+		return
+	}
+	e.System(func() {
+		e.Raw(`{"role":`)
+		e.Text(e.dialect.SystemRole)
+		e.Raw(`,"content":`)
+		e.Text(system)
+		e.Raw("}")
+	})
 }
 
 // reasoningForm says which assistant messages carry the reasoning field.
@@ -69,14 +78,14 @@ const (
 
 // reasoningFor picks the form. A message carries what was recorded with it, so that an old message is rendered alike for ever. A repaired request
 // takes the other form: none when every message with calls already carried the field, else all.
-func reasoningFor(d model.Dialect, history []wire.Entry, repair bool) reasoningForm {
+func reasoningFor(d model.Dialect, r model.Request) reasoningForm {
 	if d.ReasoningField == reasoningNone {
 		return reasoningOmit
 	}
-	if !repair {
+	if !r.RepairReasoning {
 		return reasoningRecorded
 	}
-	for _, e := range history {
+	for _, e := range wire.History(r.Messages, nil) {
 		if e.Role == model.RoleAssistant && len(e.Calls) > 0 && !hasReasoning(e.Blocks) {
 			return reasoningAll
 		}
@@ -94,15 +103,14 @@ type encoder struct {
 	dialect   model.Dialect
 	images    bool
 	reasoning reasoningForm
-	first     bool // nothing is in the list of messages yet
 }
 
 func (e *encoder) message(write func()) {
-	e.Message(e.first, func() {
+	first := e.Messages() == 0 && !e.HasSystem() // which is in the same list
+	e.Message(first, func() {
 		write()
 		e.Raw("}")
 	})
-	e.first = false
 }
 
 func (e *encoder) user(blocks []model.Block) {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/dsh-web/dsh-web/host/model"
 )
@@ -29,6 +30,8 @@ type Recorded struct {
 // logprobs their log-probabilities. Its tokenizer is the plainest there is: a token is a character, its id the code point.
 type Handler struct {
 	source Source
+	// Took, when not nil, is told after each answer how long it took, from the last byte of the request read to the last one written. Set it first.
+	Took func(time.Duration)
 
 	mu       sync.Mutex
 	requests []Recorded
@@ -49,6 +52,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the client went away
+	}
+	if h.Took != nil {
+		begun := time.Now()
+		defer func() { h.Took(time.Since(begun)) }()
 	}
 	h.mu.Lock()
 	h.requests = append(h.requests, Recorded{Path: r.URL.Path, Query: r.URL.RawQuery, Header: r.Header.Clone(), Body: body})

@@ -1,10 +1,12 @@
 package script
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,7 +53,7 @@ func Factory(o Options) model.Factory {
 
 // Prepare encodes r: its parts as the log writes them. See model.Adapter.
 func (m *Model) Prepare(r model.Request) (*model.Prepared, error) {
-	p := &model.Prepared{Encoder: Encoder, Request: r, Messages: make([]json.RawMessage, len(r.Messages))}
+	p := &model.Prepared{Encoder: Encoder, Request: r, Messages: make([]json.RawMessage, 0, len(r.Messages))}
 	var err error
 	if p.System, err = json.Marshal(r.System); err != nil {
 		return nil, fmt.Errorf("encode scripted request: %w", err)
@@ -59,21 +61,57 @@ func (m *Model) Prepare(r model.Request) (*model.Prepared, error) {
 	if p.Tools, err = json.Marshal(r.Tools); err != nil {
 		return nil, fmt.Errorf("encode scripted request: %w", err)
 	}
-	for i, msg := range r.Messages {
-		if p.Messages[i], err = json.Marshal(msg); err != nil {
+	known := earlier(r)
+	p.Messages = append(p.Messages, known.encoded...)
+	for _, msg := range r.Messages[len(known.encoded):] {
+		raw, err := json.Marshal(msg)
+		if err != nil {
 			return nil, fmt.Errorf("encode scripted request: %w", err)
 		}
+		p.Messages = append(p.Messages, raw)
 	}
-	p.Body, err = json.Marshal(struct {
-		Model    string            `json:"model"`
-		System   json.RawMessage   `json:"system"`
-		Messages []json.RawMessage `json:"messages"`
-		Tools    json.RawMessage   `json:"tools"`
-	}{m.name, p.System, p.Messages, p.Tools})
+	name, err := json.Marshal(m.name)
 	if err != nil {
 		return nil, fmt.Errorf("encode scripted request: %w", err)
 	}
+	p.Body = slices.Concat([]byte(`{"model":`), name, []byte(`,"system":`), p.System, []byte(`,"messages":[`), bytes.Join(raws(p.Messages), []byte(",")),
+		[]byte(`],"tools":`), p.Tools, []byte("}"))
+	keep := slices.IndexFunc(r.Messages, model.Message.HoldsData) // the bytes of images aren't worth being kept to be compared
+	if keep < 0 {
+		keep = len(r.Messages)
+	}
+	p.Memo = &memo{messages: r.Messages[:keep:keep], encoded: p.Messages[:keep:keep]}
 	return p, nil
+}
+
+// memo is what a later request takes from this one.
+type memo struct {
+	messages []model.Message
+	encoded  []json.RawMessage
+}
+
+// earlier is what r's Earlier holds of its messages.
+func earlier(r model.Request) memo {
+	if r.Earlier == nil {
+		return memo{}
+	}
+	known, ok := r.Earlier.Memo.(*memo)
+	if !ok {
+		return memo{}
+	}
+	n := 0
+	for n < min(len(known.messages), len(r.Messages)) && known.messages[n].Equal(r.Messages[n]) {
+		n++
+	}
+	return memo{known.messages[:n], known.encoded[:n:n]}
+}
+
+func raws(list []json.RawMessage) [][]byte {
+	out := make([][]byte, len(list))
+	for i, raw := range list {
+		out[i] = raw
+	}
+	return out
 }
 
 // Stream plays the turn that answers p. See model.Adapter.
@@ -88,7 +126,7 @@ func (m *Model) Stream(ctx context.Context, p *model.Prepared, emit func(model.D
 	}
 	pl := playing{
 		name: m.name, began: time.Now(), emit: emit, stop: model.StopEnd,
-		prefix: fmt.Sprintf("call_%d", len(p.Request.Messages)), used: model.CallIDs(p.Request.Messages),
+		prefix: fmt.Sprintf("call_%d", len(p.Request.Messages)), used: model.CallIDsOf(p.Request.Messages),
 	}
 	for _, s := range turn {
 		if err = pl.step(ctx, s); err != nil {
@@ -105,7 +143,7 @@ type playing struct {
 	first  time.Time
 	emit   func(model.Delta)
 	prefix string
-	used   map[string]struct{}
+	used   *model.CallIDs
 	blocks []model.Block
 	texts  []*strings.Builder // beside blocks; nil for calls
 	stop   model.StopReason
@@ -199,7 +237,7 @@ func (pl *playing) call(s Step) {
 	if s.id == "" {
 		s.id = fmt.Sprintf("%s_%d", pl.prefix, pl.calls)
 	}
-	s.id = model.UniqueCallID(s.id, pl.used)
+	s.id = pl.used.Unique(s.id)
 	pl.calls++
 	pl.blocks = append(pl.blocks, model.Block{Type: model.BlockToolCall, ID: s.id, Name: s.name, Arguments: s.text})
 	pl.texts = append(pl.texts, nil)

@@ -351,7 +351,13 @@ func TestChaos(t *testing.T) {
 			if lines[len(lines)-1] != "end max-tokens" {
 				t.Error(all)
 			}
-			if ids := model.CallIDs(log); tools != nil && len(ids) != 6 {
+			ids := map[string]bool{}
+			for _, m := range log {
+				for _, c := range m.ToolCalls() {
+					ids[c.ID] = true
+				}
+			}
+			if tools != nil && len(ids) != 6 {
 				t.Errorf("call ids %v", ids)
 			}
 		})

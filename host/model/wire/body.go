@@ -13,10 +13,28 @@ import (
 // Body writes the body of one request, front to back, and remembers where its parts are: the parts of a Prepared are slices of the body, so
 // what is hashed and compared is what is sent.
 type Body struct {
+	request  model.Request
 	buf      []byte
 	system   span
 	tools    span
 	messages []span
+
+	opening *opening // of this body
+	earlier *model.Opening
+}
+
+// opening is the beginning of a body that later requests of its session share: the head, and the messages that nothing can change any more. Requests
+// only read it.
+type opening struct {
+	setup any // what the bytes depend on besides
+	// history is all that the bytes depend on of the history; the first next of it are in them.
+	history  []model.Message
+	next     int
+	body     []byte
+	system   span
+	messages []span
+	ids      []string
+	hashes   *model.Opening
 }
 
 type span struct{ from, to int }
@@ -29,16 +47,65 @@ func (s span) of(b []byte) json.RawMessage {
 	return b[s.from:s.to:s.to]
 }
 
-// NewBody makes a body with room for r.
-func NewBody(r model.Request) *Body {
+// NewBody begins a body for r.
+func NewBody(r model.Request) *Body { return &Body{request: r} }
+
+// Begin writes head, which may write the system part, and the messages of the history, with one call of entry each. Where the request's Earlier
+// has an equal setup, a comparable value that holds all that head and entry depend on, and the same history so far, its bytes are taken.
+func (b *Body) Begin(setup any, clean func(string) string, head func(), entry func(Entry)) {
+	history := b.request.Messages
+	o := b.reusable(setup)
+	b.reserve(o)
+	s := sendable{messages: history, ids: model.CallIDsAfter(o.ids), clean: clean, reach: len(o.history)}
+	if o.body != nil {
+		b.buf, b.system, b.earlier = append(b.buf, o.body...), o.system, o.hashes
+		b.messages = append(b.messages, o.messages...)
+	} else {
+		head()
+	}
+	// What follows o's part is settled up to the first message that a later one may change. The bytes of images aren't worth being kept to be compared.
+	settled := true
+	next, length, count, ids, reach := o.next, len(b.buf), len(b.messages), len(o.ids), len(o.history)
+	for i := o.next; i < len(history); i++ {
+		if e, ok := s.entry(i); ok {
+			entry(e)
+		}
+		settled = settled && !s.open && !slices.ContainsFunc(history[min(reach, s.reach):s.reach], model.Message.HoldsData)
+		if settled {
+			next, length, count, ids, reach = i+1, len(b.buf), len(b.messages), s.ids.Len(), s.reach
+		}
+	}
+	b.opening = &opening{
+		setup: setup, history: slices.Clip(history[:reach]), next: next, ids: s.ids.First(ids),
+		body: slices.Clip(b.buf[:length]), system: b.system, messages: slices.Clip(b.messages[:count]),
+	}
+}
+
+// reusable is what the request can go on from; an opening of nothing when there is none.
+func (b *Body) reusable(setup any) *opening {
+	none := &opening{}
+	if b.request.Earlier == nil {
+		return none
+	}
+	o, ok := b.request.Earlier.Memo.(*opening)
+	if !ok || o.setup != setup || len(o.history) > len(b.request.Messages) || !slices.EqualFunc(o.history, b.request.Messages[:len(o.history)], model.Message.Equal) {
+		return none
+	}
+	return o
+}
+
+// reserve makes room for the whole request after o.
+func (b *Body) reserve(o *opening) {
+	r := b.request
 	n := 1024 + len(r.System)
 	for _, t := range r.Tools {
 		n += 128 + len(t.Description) + len(t.Parameters)
 	}
-	for _, m := range r.Messages {
+	for _, m := range r.Messages[o.next:] {
 		n += 160 + sizeOf(m.Content)
 	}
-	return &Body{buf: make([]byte, 0, n+n/8), messages: make([]span, 0, len(r.Messages)+8)}
+	b.buf = make([]byte, 0, len(o.body)+n+n/8)
+	b.messages = make([]span, 0, len(o.messages)+len(r.Messages)-o.next+8)
 }
 
 func sizeOf(content []model.Block) int {
@@ -96,6 +163,9 @@ func (b *Body) Message(first bool, write func()) {
 	b.messages = append(b.messages, m)
 }
 
+// HasSystem says whether the system part was written.
+func (b *Body) HasSystem() bool { return b.system.to > 0 }
+
 // Messages counts the messages so far.
 func (b *Body) Messages() int { return len(b.messages) }
 
@@ -120,10 +190,16 @@ func (b *Body) Parameters(ours, session map[string]json.RawMessage, reserved ...
 }
 
 // Prepared is the finished request.
-func (b *Body) Prepared(encoder string, r model.Request) *model.Prepared {
-	p := &model.Prepared{Encoder: encoder, Body: b.buf, Request: r, System: b.system.of(b.buf), Tools: b.tools.of(b.buf), Messages: make([]json.RawMessage, len(b.messages))}
+func (b *Body) Prepared(encoder string) *model.Prepared {
+	p := &model.Prepared{
+		Encoder: encoder, Body: b.buf, Request: b.request, System: b.system.of(b.buf), Tools: b.tools.of(b.buf), Messages: make([]json.RawMessage, len(b.messages)),
+	}
 	for i, m := range b.messages {
 		p.Messages[i] = m.of(b.buf)
+	}
+	if o := b.opening; o != nil {
+		o.hashes = p.Open(b.earlier, len(o.body), len(o.messages))
+		p.Memo = o
 	}
 	return p
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	_ "embed" // texts that the model reads
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/dsh-web/dsh-web/host/model"
@@ -46,24 +47,41 @@ type Result struct {
 // maps ids to the form that a wire allows.
 func History(messages []model.Message, clean func(string) string) []Entry {
 	out := make([]Entry, 0, len(messages))
-	used := map[string]struct{}{}
-	for i, m := range messages {
-		if m.Role != model.RoleAssistant {
-			if blocks := spoken(m); len(blocks) > 0 {
-				out = append(out, Entry{Role: model.RoleUser, Blocks: blocks})
-			}
-			continue
-		}
-		e := Entry{Role: model.RoleAssistant, Blocks: m.Content}
-		if calls := m.ToolCalls(); len(calls) > 0 {
-			e.Blocks = spoken(m)
-			e.Calls, e.Results = pair(calls, messages[i+1:], used, clean)
-		}
-		if len(e.Calls) > 0 || model.JoinText(e.Blocks) != "" {
+	s := sendable{messages: messages, ids: &model.CallIDs{}, clean: clean}
+	for i := range messages {
+		if e, ok := s.entry(i); ok {
 			out = append(out, e)
 		}
 	}
 	return out
+}
+
+// sendable makes entries, message by message in their order.
+type sendable struct {
+	messages []model.Message
+	ids      *model.CallIDs
+	clean    func(string) string
+
+	// reach is how many messages the entries so far depend on; open says that a later message may still change the last one.
+	reach int
+	open  bool
+}
+
+// entry is what message i becomes, if anything.
+func (s *sendable) entry(i int) (Entry, bool) {
+	m := s.messages[i]
+	s.reach = max(s.reach, i+1)
+	s.open = false
+	if m.Role != model.RoleAssistant {
+		blocks := spoken(m)
+		return Entry{Role: model.RoleUser, Blocks: blocks}, len(blocks) > 0
+	}
+	e := Entry{Role: model.RoleAssistant, Blocks: m.Content}
+	if calls := m.ToolCalls(); len(calls) > 0 {
+		e.Blocks = spoken(m)
+		e.Calls, e.Results = s.pair(calls, i+1)
+	}
+	return e, len(e.Calls) > 0 || model.JoinText(e.Blocks) != ""
 }
 
 // spoken returns the blocks of m that are neither calls nor results; for a tool's message, none.
@@ -87,22 +105,25 @@ func spoken(m model.Message) []model.Block {
 	return out
 }
 
-// pair finds the results of calls in what follows, up to the next message that makes calls.
-func pair(calls []model.Block, after []model.Message, used map[string]struct{}, clean func(string) string) ([]model.Block, []Result) {
+// pair finds the results of calls in what follows, up to the next message that makes calls, or until all are found.
+func (s *sendable) pair(calls []model.Block, from int) ([]model.Block, []Result) {
 	found := make([]*Result, len(calls))
+	left := len(calls)
 	take := func(id string, r Result) {
 		for i, c := range calls {
 			if c.ID == id && found[i] == nil {
 				found[i] = &r
+				left--
 				return
 			}
 		}
 	}
-	for _, m := range after {
+	s.open = true
+	for i := from; i < len(s.messages) && s.open; i++ {
+		m := s.messages[i]
+		s.reach = max(s.reach, i+1)
 		if m.Role == model.RoleAssistant {
-			if len(m.ToolCalls()) > 0 {
-				break
-			}
+			s.open = !slices.ContainsFunc(m.Content, func(b model.Block) bool { return b.Type == model.BlockToolCall })
 			continue
 		}
 		inBlocks := false
@@ -115,6 +136,7 @@ func pair(calls []model.Block, after []model.Message, used map[string]struct{}, 
 		if !inBlocks && m.Source.Kind == model.SourceTool {
 			take(m.Source.CallID, Result{Content: m.Content})
 		}
+		s.open = left > 0
 	}
 	keptCalls := make([]model.Block, 0, len(calls))
 	results := make([]Result, 0, len(calls))
@@ -127,10 +149,10 @@ func pair(calls []model.Block, after []model.Message, used map[string]struct{}, 
 			c.Arguments = "{}"
 		}
 		c.Name = fitName(c.Name)
-		if clean != nil {
-			c.ID = clean(c.ID)
+		if s.clean != nil {
+			c.ID = s.clean(c.ID)
 		}
-		c.ID = model.UniqueCallID(c.ID, used)
+		c.ID = s.ids.Unique(c.ID)
 		r := Result{Content: []model.Block{model.Text(strings.TrimSpace(missingText))}, IsError: true}
 		if found[i] != nil {
 			r = *found[i]
