@@ -59,6 +59,8 @@ func catalogue() []kind {
 		filesRow(),
 		searchRow(),
 		todoRow(),
+		askRow(),
+		approvalsRow(),
 		toolOrderRow(),
 		limitsRow(),
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/dsh-web/dsh-web/host/approval"
 	"github.com/dsh-web/dsh-web/host/fsys"
 	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/scope"
@@ -124,6 +125,7 @@ func dryMount(c *Composition) (report Report, err error) {
 		Session:   Session{ID: "check", Workspace: "/workspace", Model: func() string { return "model" }},
 		HostFS:    nowhere{},
 		Locks:     &fsys.Locks{},
+		Approvals: approval.New(nil, nil),
 		Terminals: func() *term.Terminals { return term.New(term.Options{Dir: "/", Session: "check"}) },
 	}
 	m, err := Mount(ctx, agent, c, sv)
@@ -222,7 +224,7 @@ func (nowhere) ReadDir(context.Context, string, func(fsys.Entry) bool) error { r
 func (nowhere) Create(context.Context, string, []byte) (fsys.Info, error) {
 	return fsys.Info{}, errNowhere
 }
-func (nowhere) Edit(context.Context, string, func([]byte, fsys.Info) ([]byte, error)) (fsys.Info, error) {
+func (nowhere) Edit(context.Context, string, func([]byte, fsys.Info) (fsys.Splice, error)) (fsys.Info, error) {
 	return fsys.Info{}, errNowhere
 }
 func (nowhere) Remove(context.Context, string, func([]byte, fsys.Info) error) error {

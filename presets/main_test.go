@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/dsh-web/dsh-web/host/approval"
 	"github.com/dsh-web/dsh-web/host/fsys"
 	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/scope"
@@ -92,7 +93,7 @@ func newPlane(t testing.TB) *plane {
 	must(t, err)
 	t.Cleanup(func() { must(t, host.Close()) })
 	return &plane{root, Services{
-		Prompt: &prompt.Registry{}, Tools: &tools.Registry{}, HostFS: host, Locks: &fsys.Locks{},
+		Prompt: &prompt.Registry{}, Tools: &tools.Registry{}, HostFS: host, Locks: &fsys.Locks{}, Approvals: approval.New(nil, nil),
 		Session:   Session{ID: "s1", Workspace: "/w", Model: func() string { return "m1" }},
 		Terminals: func() *term.Terminals { return term.New(term.Options{Dir: "/", Session: "s1"}) },
 	}}

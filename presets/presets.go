@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/dsh-web/dsh-web/host/approval"
 	"github.com/dsh-web/dsh-web/host/fsys"
 	"github.com/dsh-web/dsh-web/host/scope"
 	"github.com/dsh-web/dsh-web/host/term"
@@ -56,6 +57,8 @@ type Services struct {
 	HostFS fsys.Provider
 	// Locks are shared by all file providers of the process, so that edits of one file by several agents all land.
 	Locks *fsys.Locks
+	// Approvals asks the session's owner.
+	Approvals *approval.Desk
 	// Terminals makes the agent's shell holder. It must only allocate: a shell starts with its first use.
 	Terminals func() *term.Terminals
 	// Surroundings are what runtime context says besides the workspace, for example the sandbox's mode: label and value, in order.

@@ -27,7 +27,18 @@ const DefaultExpiry = 12 * time.Hour
 // settleTime bounds the commit that withdraws what nobody answered.
 const settleTime = 5 * time.Second
 
-// Who decided, beside the owner.
+// What is asked, and how an ask ends, as the log has them. Only Allowed lets a call run.
+const (
+	Approval    = session.KindApproval
+	Question    = session.KindQuestion
+	Allowed     = session.OutcomeAllowed
+	Rejected    = session.OutcomeRejected
+	Cancelled   = session.OutcomeCancelled
+	Expired     = session.OutcomeExpired
+	Unavailable = session.OutcomeUnavailable
+)
+
+// Who decided.
 const (
 	ByOwner  = "owner"
 	ByHost   = "host"
@@ -37,7 +48,7 @@ const (
 
 // Request is a call that needs leave, or a question.
 type Request struct {
-	Kind      string // session.KindApproval ("" too) or session.KindQuestion
+	Kind      string // Approval ("" too) or Question
 	Tool      string
 	CallID    string
 	Arguments string // exactly as the tool will get them
@@ -49,7 +60,7 @@ type Request struct {
 
 // Decision is how an ask ended. The zero value denies.
 type Decision struct {
-	Outcome string // session.OutcomeAllowed ... ; "" denies too
+	Outcome string // Allowed ... ; "" denies too
 	Scope   string
 	By      string
 	Reason  string          // the owner's, or why nobody decided
@@ -57,7 +68,7 @@ type Decision struct {
 }
 
 // Allowed says whether the call may run, or the question was answered.
-func (d Decision) Allowed() bool { return d.Outcome == session.OutcomeAllowed }
+func (d Decision) Allowed() bool { return d.Outcome == Allowed }
 
 // Detail is what an approval says of itself beside its arguments.
 type Detail struct {
@@ -134,9 +145,9 @@ func (d *Desk) Close(reason string) { d.end(errClosed{reason}) }
 func (d *Desk) Ask(ctx context.Context, r Request) Decision {
 	log := d.log()
 	if log == nil || d.stop.Err() != nil {
-		return Decision{Outcome: session.OutcomeUnavailable, By: ByHost, Reason: "nobody can be asked now"}
+		return Decision{Outcome: Unavailable, By: ByHost, Reason: "nobody can be asked now"}
 	}
-	question := r.Kind == session.KindQuestion
+	question := r.Kind == Question
 	expire := r.Expire
 	if expire <= 0 {
 		expire = DefaultExpiry
@@ -149,7 +160,7 @@ func (d *Desk) Ask(ctx context.Context, r Request) Decision {
 	var given leave
 	if !question {
 		scope := grantableOf(r.Tool, r.Arguments)
-		asked.Kind, asked.Detail = session.KindApproval, scope.detail()
+		asked.Kind, asked.Detail = Approval, scope.detail()
 		keys, given = scope.keys(), leaveOf(log.State().Grants)
 	}
 
@@ -180,9 +191,9 @@ func (d *Desk) Ask(ctx context.Context, r Request) Decision {
 	})
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return Decision{Outcome: session.OutcomeCancelled, By: ByHost, Reason: "cancelled before it was asked"}
+		return Decision{Outcome: Cancelled, By: ByHost, Reason: "cancelled before it was asked"}
 	case err != nil:
-		return Decision{Outcome: session.OutcomeUnavailable, By: ByHost, Reason: fmt.Sprintf("the question could not be logged: %v", err)}
+		return Decision{Outcome: Unavailable, By: ByHost, Reason: fmt.Sprintf("the question could not be logged: %v", err)}
 	case known.Outcome != "":
 		return known
 	}
@@ -194,13 +205,25 @@ func (d *Desk) Ask(ctx context.Context, r Request) Decision {
 	case decided := <-answer:
 		return decided
 	case <-ctx.Done():
-		end.Outcome, end.Reason = session.OutcomeCancelled, "the call was cancelled while it waited"
+		end.Outcome, end.Reason = Cancelled, "the call was cancelled while it waited"
 	case <-d.stop.Done():
-		end.Outcome, end.Reason = session.OutcomeCancelled, context.Cause(d.stop).Error()
+		end.Outcome, end.Reason = Cancelled, context.Cause(d.stop).Error()
 	case <-clock.C:
-		end.Outcome, end.Reason = session.OutcomeExpired, fmt.Sprintf("nobody answered within %s", expire)
+		end.Outcome, end.Reason = Expired, "nobody answered within "+span(expire)
 	}
 	return d.withdraw(ctx, log, asked.ID, end, answer)
+}
+
+// span is a duration as people write it.
+func span(d time.Duration) string {
+	if s, ok := strings.CutSuffix(d.String(), "m0s"); ok {
+		s, whole := strings.CutSuffix(s+"m", "h0m")
+		if whole {
+			return s + "h"
+		}
+		return s
+	}
+	return d.String()
 }
 
 // withdraw logs that nobody decided, unless somebody just did.
@@ -209,7 +232,7 @@ func (d *Desk) withdraw(ctx context.Context, log *session.Log, id string, end De
 	defer cancel()
 	err := settle(ctx, log, id, "", end, func(session.ApprovalAsked) error { return nil })
 	var settled *SettledError
-	if !errors.As(err, &settled) || settled.Outcome != session.OutcomeAllowed && settled.Outcome != session.OutcomeRejected {
+	if !errors.As(err, &settled) || settled.Outcome != Allowed && settled.Outcome != Rejected {
 		return end // logged, or withdrawn with its turn, or the log takes nothing any more
 	}
 	select {
@@ -224,12 +247,12 @@ func (d *Desk) withdraw(ctx context.Context, log *session.Log, id string, end De
 func standing(s session.State, granted bool) Decision {
 	switch s.Policy {
 	case session.PolicyNever:
-		return Decision{Outcome: session.OutcomeRejected, By: ByPolicy, Reason: "the session's policy is to deny without asking"}
+		return Decision{Outcome: Rejected, By: ByPolicy, Reason: "the session's policy is to deny without asking"}
 	case session.PolicyFull:
-		return Decision{Outcome: session.OutcomeAllowed, By: ByPolicy}
+		return Decision{Outcome: Allowed, By: ByPolicy}
 	}
 	if granted {
-		return Decision{Outcome: session.OutcomeAllowed, Scope: session.ScopeSession, By: ByGrant}
+		return Decision{Outcome: Allowed, Scope: session.ScopeSession, By: ByGrant}
 	}
 	return Decision{}
 }
@@ -295,7 +318,7 @@ func settle(ctx context.Context, log *session.Log, id, kind string, decision Dec
 
 func kindOf(a session.ApprovalAsked) string {
 	if a.Kind == "" {
-		return session.KindApproval
+		return Approval
 	}
 	return a.Kind
 }
@@ -330,7 +353,7 @@ func settledAs(ctx context.Context, log *session.Log, kind, id string) error {
 					return ErrNotFound
 				}
 				if outcome == "" { // its turn ended while the log took nothing
-					outcome = session.OutcomeUnavailable
+					outcome = Unavailable
 				}
 				return &SettledError{outcome}
 			}

@@ -97,25 +97,25 @@ func (r *rig) decide(a session.ApprovalAsked, d Decision) error {
 	if d.By == "" {
 		d.By = ByOwner
 	}
-	return r.desk.Decide(r.t.Context(), session.KindApproval, a.ID, a.ArgsHash, d)
+	return r.desk.Decide(r.t.Context(), Approval, a.ID, a.ArgsHash, d)
 }
 
 func shell(command string) Request {
 	return Request{Tool: Shell, CallID: "c1", Arguments: `{"command":"` + command + `"}`, Cwd: "/w", Reason: "the preset says so"}
 }
 
-var allow = Decision{Outcome: session.OutcomeAllowed, Scope: session.ScopeOnce}
+var allow = Decision{Outcome: Allowed, Scope: session.ScopeOnce}
 
 func TestTheZeroValueDenies(t *testing.T) {
 	if (Decision{}).Allowed() {
 		t.Error("it allows")
 	}
-	for _, outcome := range []string{session.OutcomeRejected, session.OutcomeCancelled, session.OutcomeExpired, session.OutcomeUnavailable, "yes"} {
+	for _, outcome := range []string{Rejected, Cancelled, Expired, Unavailable, "yes"} {
 		if (Decision{Outcome: outcome}).Allowed() {
 			t.Errorf("%s allows", outcome)
 		}
 	}
-	if d := New(nil, nil).Ask(t.Context(), shell("ls")); d.Outcome != session.OutcomeUnavailable {
+	if d := New(nil, nil).Ask(t.Context(), shell("ls")); d.Outcome != Unavailable {
 		t.Errorf("a desk without a log: %+v", d)
 	}
 }
@@ -137,7 +137,7 @@ func TestFirstDecisionWins(t *testing.T) {
 	if err := r.decide(other, allow); !errors.Is(err, ErrChanged) {
 		t.Errorf("another hash: %v", err)
 	}
-	if err := r.desk.Decide(t.Context(), session.KindQuestion, a.ID, a.ArgsHash, allow); !errors.Is(err, ErrNotFound) {
+	if err := r.desk.Decide(t.Context(), Question, a.ID, a.ArgsHash, allow); !errors.Is(err, ErrNotFound) {
 		t.Errorf("as a question: %v", err)
 	}
 
@@ -148,7 +148,7 @@ func TestFirstDecisionWins(t *testing.T) {
 	for i := range many {
 		d := allow
 		if i%2 == 1 {
-			d.Outcome = session.OutcomeRejected
+			d.Outcome = Rejected
 		}
 		group.Go(func() { errs[i] = r.decide(a, d) })
 	}
@@ -184,9 +184,9 @@ func TestEveryAskEnds(t *testing.T) {
 		want   string
 		reason string
 	}{
-		"expiry":            {func(*rig, context.CancelFunc) { time.Sleep(time.Hour) }, session.OutcomeExpired, "nobody answered within 1h0m0s"}, // the bubble's clock
-		"cancel":            {func(_ *rig, cancel context.CancelFunc) { cancel() }, session.OutcomeCancelled, "the call was cancelled while it waited"},
-		"close of the desk": {func(r *rig, _ context.CancelFunc) { r.desk.Close("the host drains") }, session.OutcomeCancelled, "the host drains"},
+		"expiry":            {func(*rig, context.CancelFunc) { time.Sleep(time.Hour) }, Expired, "nobody answered within 1h"}, // the bubble's clock
+		"cancel":            {func(_ *rig, cancel context.CancelFunc) { cancel() }, Cancelled, "the call was cancelled while it waited"},
+		"close of the desk": {func(r *rig, _ context.CancelFunc) { r.desk.Close("the host drains") }, Cancelled, "the host drains"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -213,7 +213,7 @@ func TestEveryAskEnds(t *testing.T) {
 	t.Run("the desk is closed", func(t *testing.T) {
 		r := newRig(t)
 		r.desk.Close("done")
-		if d := r.desk.Ask(t.Context(), shell("ls")); d.Outcome != session.OutcomeUnavailable {
+		if d := r.desk.Ask(t.Context(), shell("ls")); d.Outcome != Unavailable {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -221,7 +221,7 @@ func TestEveryAskEnds(t *testing.T) {
 		r := newRig(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if d := r.desk.Ask(ctx, shell("ls")); d.Outcome != session.OutcomeCancelled || len(r.log.State().Approvals) != 0 {
+		if d := r.desk.Ask(ctx, shell("ls")); d.Outcome != Cancelled || len(r.log.State().Approvals) != 0 {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -233,7 +233,7 @@ func TestEveryAskEnds(t *testing.T) {
 			t.Error("pending after the turn's end")
 		}
 		var settled *SettledError
-		if err := r.decide(a, allow); !errors.As(err, &settled) || settled.Outcome != session.OutcomeUnavailable {
+		if err := r.decide(a, allow); !errors.As(err, &settled) || settled.Outcome != Unavailable {
 			t.Errorf("decided afterwards: %v", err)
 		}
 		r.desk.Close("over")
@@ -243,13 +243,21 @@ func TestEveryAskEnds(t *testing.T) {
 	})
 }
 
+func TestSpan(t *testing.T) {
+	for d, want := range map[time.Duration]string{12 * time.Hour: "12h", 90 * time.Minute: "1h30m", 10 * time.Minute: "10m", 30 * time.Second: "30s", 61 * time.Second: "1m1s"} {
+		if got := span(d); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 func TestSessionGrant(t *testing.T) {
 	r := newRig(t)
 	once, done := r.ask(t.Context(), shell("git status"))
 	r.must(r.decide(once, allow))
 	done()
 	a, done := r.ask(t.Context(), shell("git status")) // once is once
-	always := Decision{Outcome: session.OutcomeAllowed, Scope: session.ScopeSession}
+	always := Decision{Outcome: Allowed, Scope: session.ScopeSession}
 	r.must(r.decide(a, always))
 	if !done().Allowed() {
 		t.Fatal("not allowed")
@@ -262,7 +270,7 @@ func TestSessionGrant(t *testing.T) {
 		"FOO=1 git status", "git status > x", "eval git status", "git status &",
 	} {
 		a, done := r.ask(t.Context(), shell(command))
-		r.must(r.decide(a, Decision{Outcome: session.OutcomeRejected}))
+		r.must(r.decide(a, Decision{Outcome: Rejected}))
 		if done().Allowed() {
 			t.Errorf("%s is covered", command)
 		}
@@ -308,7 +316,7 @@ func TestSessionGrant(t *testing.T) {
 		t.Errorf("revoked twice: %v", err)
 	}
 	d, done := r.ask(t.Context(), shell("git status"))
-	r.must(r.decide(d, Decision{Outcome: session.OutcomeRejected}))
+	r.must(r.decide(d, Decision{Outcome: Rejected}))
 	if done().Allowed() {
 		t.Error("allowed after it was revoked")
 	}
@@ -318,14 +326,14 @@ func TestGrantOfAnotherTool(t *testing.T) {
 	r := newRig(t)
 	q := Request{Tool: "create", Arguments: `{"path":"/w/a"}`}
 	a, done := r.ask(t.Context(), q)
-	r.must(r.decide(a, Decision{Outcome: session.OutcomeAllowed, Scope: session.ScopeSession}))
+	r.must(r.decide(a, Decision{Outcome: Allowed, Scope: session.ScopeSession}))
 	done()
 	if d := r.desk.Ask(t.Context(), q); d.By != ByGrant {
 		t.Errorf("the same call: %+v", d)
 	}
 	for _, other := range []Request{{Tool: "create", Arguments: `{"path":"/w/b"}`}, {Tool: "insert", Arguments: q.Arguments}} {
 		a, done := r.ask(t.Context(), other)
-		r.must(r.decide(a, Decision{Outcome: session.OutcomeRejected}))
+		r.must(r.decide(a, Decision{Outcome: Rejected}))
 		if done().Allowed() {
 			t.Errorf("%+v is covered", other)
 		}
@@ -336,7 +344,7 @@ func TestPolicies(t *testing.T) {
 	r := newRig(t)
 	r.must(SetPolicy(t.Context(), r.log, session.PolicyNever))
 	last := r.log.State().LastSeq
-	if d := r.desk.Ask(t.Context(), shell("ls")); d.Outcome != session.OutcomeRejected || d.By != ByPolicy {
+	if d := r.desk.Ask(t.Context(), shell("ls")); d.Outcome != Rejected || d.By != ByPolicy {
 		t.Errorf("never: %+v", d)
 	}
 	r.must(SetPolicy(t.Context(), r.log, session.PolicyNever))
@@ -348,25 +356,25 @@ func TestPolicies(t *testing.T) {
 	if d := r.desk.Ask(t.Context(), shell("ls")); !d.Allowed() || d.By != ByPolicy {
 		t.Errorf("full: %+v", d)
 	}
-	a, done := r.ask(t.Context(), Request{Kind: session.KindQuestion, Tool: "ask_user", Arguments: "{}", Detail: []byte(`{"question":"x"}`)})
+	a, done := r.ask(t.Context(), Request{Kind: Question, Tool: "ask_user", Arguments: "{}", Detail: []byte(`{"question":"x"}`)})
 	if err := r.decide(a, allow); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a question approved: %v", err)
 	}
-	r.must(r.desk.Decide(t.Context(), session.KindQuestion, a.ID, a.ArgsHash, Decision{Outcome: session.OutcomeAllowed, By: ByOwner, Answer: []byte(`"yes"`)}))
+	r.must(r.desk.Decide(t.Context(), Question, a.ID, a.ArgsHash, Decision{Outcome: Allowed, By: ByOwner, Answer: []byte(`"yes"`)}))
 	if d := done(); string(d.Answer) != `"yes"` {
 		t.Errorf("%+v", d)
 	}
 	// What the log says and nobody knows asks.
 	r.append(session.ApprovalPolicy{Policy: "whatever"})
 	b, done := r.ask(t.Context(), shell("ls"))
-	r.must(r.decide(b, Decision{Outcome: session.OutcomeRejected}))
+	r.must(r.decide(b, Decision{Outcome: Rejected}))
 	done()
 }
 
 func TestAForkBeginsWithoutLeave(t *testing.T) {
 	r := newRig(t)
 	a, done := r.ask(t.Context(), shell("git status"))
-	r.must(r.decide(a, Decision{Outcome: session.OutcomeAllowed, Scope: session.ScopeSession}))
+	r.must(r.decide(a, Decision{Outcome: Allowed, Scope: session.ScopeSession}))
 	done()
 	r.append(session.ApprovalPolicy{Policy: session.PolicyFull}, session.TurnEnd{Turn: 1, Reason: session.Reason{Kind: session.EndCompleted}})
 	fork, err := r.journal.Fork(t.Context(), "s", -1, session.Creation{Header: session.Header{ID: "f", Version: 1, CreatedAt: 1, Cwd: "/w"}})
@@ -394,14 +402,14 @@ func TestRecoveryWithdraws(t *testing.T) {
 	r.must(err)
 	r.begin(log)
 	var settled *SettledError
-	if err := r.decide(a, allow); !errors.As(err, &settled) || settled.Outcome != session.OutcomeCancelled {
+	if err := r.decide(a, allow); !errors.As(err, &settled) || settled.Outcome != Cancelled {
 		t.Errorf("decided afterwards: %v", err)
 	}
 	if info := log.Info(); info.Pending != 0 || info.TurnOpen {
 		t.Errorf("%+v", info)
 	}
 	// Whoever still holds the old log can't let the call run.
-	if err := old.Decide(t.Context(), session.KindApproval, a.ID, a.ArgsHash, allow); err == nil {
+	if err := old.Decide(t.Context(), Approval, a.ID, a.ArgsHash, allow); err == nil {
 		t.Error("a closed log was decided on")
 	}
 	old.Close("over")
