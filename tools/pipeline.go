@@ -144,7 +144,10 @@ func object(arguments string) (json.RawMessage, error) {
 	if strings.TrimSpace(arguments) == "" {
 		return json.RawMessage("{}"), nil
 	}
-	var m map[string]json.RawMessage
+	if strings.HasPrefix(strings.TrimLeft(arguments, " \t\r\n"), "{") && json.Valid([]byte(arguments)) {
+		return json.RawMessage(arguments), nil
+	}
+	var m map[string]json.RawMessage // says what is wrong
 	if err := json.Unmarshal([]byte(arguments), &m); err != nil {
 		return nil, err
 	}

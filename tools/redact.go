@@ -1,10 +1,12 @@
 package tools
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/dsh-web/dsh-web/host/model"
 )
@@ -31,8 +33,11 @@ func (r *Runner) redact(res Result) Result {
 		}
 	}
 	if res.Meta != nil {
-		if raw, err := json.Marshal(res.Meta); err == nil {
-			res.Meta = json.RawMessage(redactJSON(raw, secrets))
+		if raw, err := encode(res.Meta); err == nil {
+			if mayHold(raw, secrets) {
+				raw = redactJSON(raw, secrets)
+			}
+			res.Meta = json.RawMessage(raw)
 		}
 	}
 	return res
@@ -44,6 +49,36 @@ func redact(text string, secrets []string) string {
 		text = strings.ReplaceAll(text, s, redacted)
 	}
 	return text
+}
+
+// encode is json.Marshal without escapes that JSON doesn't ask for: mayHold can't see through them.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'}), nil
+}
+
+// mayHold says that a secret may be in the strings of valid JSON. No is certain: a text of plain characters reads as it is written, unless
+// they are written as \u or, a slash, as \/.
+func mayHold(raw []byte, secrets []string) bool {
+	if bytes.Contains(raw, []byte(`\u`)) || bytes.Contains(raw, []byte(`\/`)) {
+		return true
+	}
+	for _, s := range secrets {
+		for i := range len(s) {
+			if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' {
+				return true
+			}
+		}
+		if bytes.Contains(raw, []byte(s)) {
+			return true
+		}
+	}
+	return false
 }
 
 // redactJSON redacts the strings in valid JSON, as they read and not as they are escaped.
@@ -59,6 +94,9 @@ func redactJSON(raw []byte, secrets []string) []byte {
 			if raw[i] == '\\' {
 				i++
 			}
+		}
+		if quoted := raw[from+1 : i]; bytes.IndexByte(quoted, '\\') < 0 && utf8.Valid(quoted) && redact(string(quoted), secrets) == string(quoted) {
+			continue
 		}
 		var text string
 		if json.Unmarshal(raw[from:i+1], &text) != nil {

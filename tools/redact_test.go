@@ -72,3 +72,20 @@ func TestSecretsInMetaAreFoundEscaped(t *testing.T) {
 		}
 	}
 }
+
+// A secret is found however the JSON of a tool's own making writes it.
+func TestSecretsInMetaAreFoundAsWrittenByOthers(t *testing.T) {
+	for _, c := range []struct{ secret, meta, want string }{
+		{"sk-12345678", `{"a":"x sk-12345678 y"}`, `{"a":"x [redacted] y"}`},
+		{"sk-12345678", `{"a":"x \u0073k-12345678 y"}`, `{"a":"x [redacted] y"}`},
+		{"abcd/efgh", `{"a":"abcd\/efgh"}`, `{"a":"[redacted]"}`},
+		{"nabcdefgh", `{"a":"\nabcdefgh"}`, `{"a":"\nabcdefgh"}`},
+		{"abcdefgh", `{"a":"\nabcdefgh"}`, `{"a":"\n[redacted]"}`},
+		{"abcd,efgh", `{"a":[1,"abcd","efgh"]}`, `{"a":[1,"abcd","efgh"]}`},
+	} {
+		_, res := leak(t, []string{c.secret}, json.RawMessage(c.meta), "x")
+		if got, err := json.Marshal(res.Meta); err != nil || string(got) != c.want {
+			t.Errorf("%s in %s: %s, %v", c.secret, c.meta, got, err)
+		}
+	}
+}
