@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dsh-web/dsh-web/agent"
+	"github.com/dsh-web/dsh-web/host/approval"
 	"github.com/dsh-web/dsh-web/host/fsys"
 	"github.com/dsh-web/dsh-web/host/scope"
 	"github.com/dsh-web/dsh-web/host/session"
@@ -32,6 +33,7 @@ type entry struct {
 type live struct {
 	scope   *scope.Scope
 	hostFS  fsys.Provider
+	desk    *approval.Desk
 	log     *session.Log
 	agent   *agent.Agent
 	gone    chan struct{} // closed when it isn't the session's live agent any more

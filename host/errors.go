@@ -22,6 +22,10 @@ const (
 	CodeAttachmentNotFound = "attachment-not-found"
 	CodeForkPoint          = "fork-point"
 	CodeReadOnly           = "read-only"
+	CodeApprovalNotFound   = "approval-not-found"
+	CodeApprovalSettled    = "approval-settled"
+	CodeApprovalChanged    = "approval-changed"
+	CodeGrantNotFound      = "grant-not-found"
 )
 
 // Error is a refusal that a client can act on: a code, a sentence that says what to do, and facts.

@@ -121,10 +121,19 @@ func (s *Subscription) first(ctx context.Context) (Frame, error) {
 	if err != nil {
 		return Frame{}, err
 	}
+	known := map[string]bool{}
 	for _, in := range page.Sessions {
+		known[in.ID] = true
 		s.feed.add(ctx, &f, in)
 	}
-	return f, nil
+	// What waits is part of the state however long ago its session was touched.
+	err = s.feed.host.waiting(ctx, func(in session.Info) error {
+		if !known[in.ID] {
+			s.feed.add(ctx, &f, in)
+		}
+		return nil
+	})
+	return f, err
 }
 
 func (f *Feed) frame(ctx context.Context, ids []string) (Frame, error) {
@@ -152,15 +161,9 @@ func (f *Feed) empty() Frame {
 
 func (f *Feed) add(ctx context.Context, out *Frame, in session.Info) {
 	out.Sessions = append(out.Sessions, f.host.info(in))
-	if in.Pending == 0 {
-		return
-	}
-	log, err := f.host.journal.Open(ctx, in.ID)
+	pending, err := f.host.pendingOf(ctx, in)
 	if err != nil {
-		return // gone meanwhile; the next frame says so
+		f.host.cfg.Logger.Warn("read what is pending", "session", in.ID, "error", err) // a damaged one; its row says so
 	}
-	defer f.host.journal.Release(log)
-	for _, a := range log.State().Approvals {
-		out.Approvals = append(out.Approvals, Approval{Session: in.ID, ApprovalAsked: a})
-	}
+	out.Approvals = append(out.Approvals, pending...)
 }

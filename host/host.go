@@ -197,6 +197,7 @@ func (h *Host) Drain() {
 	for _, e := range all {
 		if l := e.now(); l != nil {
 			l.agent.Park()
+			l.desk.Close(withdrawnByDrain) // after: the step that goes on then is the last
 		}
 	}
 	h.feed.dirty()

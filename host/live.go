@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/dsh-web/dsh-web/agent"
+	"github.com/dsh-web/dsh-web/host/approval"
 	"github.com/dsh-web/dsh-web/host/fsys"
 	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/scope"
@@ -42,6 +43,7 @@ func (h *Host) mount(ctx context.Context, id, workspace string, c *presets.Compo
 		return nil, errors.Join(fmt.Errorf("open agent scope: %w", err), closeFS())
 	}
 	l = &live{scope: s, gone: make(chan struct{})}
+	l.desk = approval.New(func() *session.Log { return l.log }, h.cfg.Now)
 	l.settings.Store(&own)
 	defer func() {
 		if err != nil {
@@ -93,6 +95,7 @@ func (h *Host) services(l *live, id, workspace string, hostFS fsys.Provider, she
 			},
 			Images: func() bool { r, _ := route(); return r.Images },
 		},
+		Approvals:    l.desk,
 		Surroundings: func() [][2]string { return surroundings(hostFS) },
 		Terminals: func() *term.Terminals {
 			return term.New(term.Options{

@@ -205,6 +205,9 @@ type Patch struct {
 	Labels   map[string]string
 	Preset   *string // only while the session is blank
 	Model    *model.Selection
+	// ApprovalPolicy is one of session.PolicyAsk, PolicyNever, PolicyFull; the last one only with FullAccess.
+	ApprovalPolicy *string
+	FullAccess     bool
 }
 
 // Patch applies p and gives the session after it. Everything is checked before anything is changed.
@@ -226,6 +229,11 @@ func (s *Session) Patch(ctx context.Context, p Patch) (Info, error) {
 		return Info{}, err
 	}
 	defer unlock()
+	if p.ApprovalPolicy != nil {
+		if err := s.checkPolicy(ctx, p); err != nil {
+			return Info{}, err
+		}
+	}
 	if p.Preset != nil {
 		if err := h.switchPreset(ctx, s, *p.Preset); err != nil {
 			return Info{}, err
@@ -233,6 +241,11 @@ func (s *Session) Patch(ctx context.Context, p Patch) (Info, error) {
 	}
 	if p.Model != nil {
 		if err := h.selectModel(ctx, s, *p.Model); err != nil {
+			return Info{}, err
+		}
+	}
+	if p.ApprovalPolicy != nil {
+		if err := s.setPolicy(ctx, *p.ApprovalPolicy); err != nil {
 			return Info{}, err
 		}
 	}
