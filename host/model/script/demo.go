@@ -32,7 +32,7 @@ const (
 	maxSlow   = 100_000
 )
 
-// Demo answers as the keyless demo does. A message of instructions (run:, write, view, say:, think:, slow:, restart; one a line) is carried out line
+// Demo answers as the keyless demo does. A message of instructions (run:, write, view, say:, think:, slow:, ask:, restart; one a line) is carried out line
 // by line; any other message gets a tour: look around with the shell, write or view a file with the editor, sum up. It only uses tools that
 // the request offers. What it does depends on the history alone, so sessions share nothing and a resumed one goes on where it was.
 func Demo(o Options) Source {
@@ -112,7 +112,7 @@ type instruction struct {
 
 // instructions reads a plan, or nil when text isn't one: every line that isn't empty must be an instruction.
 func instructions(text string) []instruction {
-	form := regexp.MustCompile(`^\s*(?:(run|say|think|slow):\s?(.*)|write\s+(\S+?):\s?(.*)|view\s+(\S+)|(restart))\s*$`)
+	form := regexp.MustCompile(`^\s*(?:(run|say|think|slow|ask):\s?(.*)|write\s+(\S+?):\s?(.*)|view\s+(\S+)|(restart))\s*$`)
 	var plan []instruction
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
@@ -178,6 +178,8 @@ func (t tour) follow(plan []instruction, n int) Turn {
 			call = t.kit.run(in.text)
 		case "restart":
 			call = t.kit.restart()
+		case "ask":
+			call = t.kit.ask(in.text)
 		case "write":
 			call = t.kit.write(in.path, in.text)
 		case "view":
@@ -198,6 +200,8 @@ func (t tour) follow(plan []instruction, n int) Turn {
 			turn, spoke = append(turn, slow(in.text)...), true
 		case in.verb == "run", in.verb == "restart":
 			turn, spoke = append(turn, t.speak(says("noshell"))...), true
+		case in.verb == "ask":
+			turn, spoke = append(turn, t.speak(says("noask"))...), true
 		default:
 			turn, spoke = append(turn, t.speak(says("noeditor"))...), true
 		}
@@ -287,6 +291,7 @@ func (t tour) seen(looked bool) (dir, listing string) {
 type kit struct {
 	shell, restarts string // names of tools
 	editor          string // one with commands: create, view
+	asker           string // asks the user
 	writer, reader  offered
 	finder          offered // lists files by a pattern
 }
@@ -317,6 +322,8 @@ func kitOf(tools []model.Tool) kit {
 			return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(strings.ToLower(tool.Name), p) })
 		}
 		switch {
+		case has("question") != "":
+			k.asker = tool.Name
 		case where != "" && has("command") != "" && has("file_text") != "":
 			k.editor = tool.Name
 		case where == "" && has("command") != "" && k.shell == "":
@@ -348,6 +355,20 @@ func (k kit) run(command string) *Step {
 }
 
 func (k kit) restart() *Step { return makeCall(k.restarts, map[string]any{"restart": true}) }
+
+// ask is a question and, after bars, its options.
+func (k kit) ask(text string) *Step {
+	parts := strings.Split(text, "|")
+	args := map[string]any{"question": strings.TrimSpace(parts[0])}
+	if len(parts) > 1 {
+		var options []string
+		for _, o := range parts[1:] {
+			options = append(options, strings.TrimSpace(o))
+		}
+		args["options"] = options
+	}
+	return makeCall(k.asker, args)
+}
 
 func (k kit) write(path, text string) *Step {
 	if k.editor != "" {
