@@ -42,7 +42,7 @@ type Prepared struct {
 	// Memo is the adapter's own: what it goes on from when a later request names this one as its Earlier.
 	Memo any
 
-	opening *Opening
+	openings [2]*Opening // the one it goes on from, and its own, which is as long or longer
 }
 
 // DeltaKind says what a streamed piece belongs to.

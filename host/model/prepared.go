@@ -18,32 +18,39 @@ type Opening struct {
 // Open says that later requests will begin with the first bytes of p's body, which hold its first messages, as p itself begins with earlier (nil:
 // with nothing). p must be complete. Its hashes, and those of requests that go on from it, then cost what is new.
 func (p *Prepared) Open(earlier *Opening, bytes, messages int) *Opening {
-	p.opening = earlier
+	if p.openings[0] = earlier; earlier == nil {
+		p.openings[0] = &Opening{body: newHash(), chain: newHash()}
+		write(p.openings[0].chain, `{"messages":[`)
+	}
+	p.openings[1] = p.openings[0]
 	o := &Opening{bytes: bytes, messages: messages, body: p.bodyHash(bytes), chain: p.chainHash(messages)}
-	p.opening = o
+	p.openings[1] = o
 	return o
 }
 
-// bodyHash is the state after the first n bytes of the body, n not below the opening's.
+// bodyHash is the state after the first n bytes of the body.
 func (p *Prepared) bodyHash(n int) hash.Cloner {
-	from := 0
-	h := newHash()
-	if o := p.opening; o != nil {
-		from, h = o.bytes, clone(o.body)
+	from, h := 0, newHash()
+	for _, o := range p.openings {
+		if o != nil && o.bytes <= n {
+			from, h = o.bytes, o.body
+		}
 	}
+	h = clone(h)
 	h.Write(p.Body[from:n])
 	return h
 }
 
 // chainHash is the state after the first n messages.
 func (p *Prepared) chainHash(n int) hash.Cloner {
-	from := 0
-	h := newHash()
-	if o := p.opening; o != nil && o.messages <= n {
-		from, h = o.messages, clone(o.chain)
-	} else {
-		write(h, `{"messages":[`)
+	from, h := 0, newHash()
+	write(h, `{"messages":[`)
+	for _, o := range p.openings {
+		if o != nil && o.messages <= n {
+			from, h = o.messages, o.chain
+		}
 	}
+	h = clone(h)
 	for i, m := range p.Messages[from:n] {
 		if from+i > 0 {
 			write(h, ",")

@@ -103,6 +103,29 @@ func BenchmarkPrepare(b *testing.B) {
 	}
 }
 
+// BenchmarkPrepareNext is a step's request after the one before it, hashes included.
+func BenchmarkPrepareNext(b *testing.B) {
+	for _, steps := range []int{1, 50, 500, 5000} {
+		b.Run(fmt.Sprintf("steps=%d", steps), func(b *testing.B) {
+			r := benchHistory(steps)
+			a := New(Config{Model: "m", BaseURL: func() string { return "http://127.0.0.1:1" }})
+			first, err := a.Prepare(model.Request{System: r.System, Tools: r.Tools, Messages: r.Messages[:len(r.Messages)-2]})
+			if err != nil {
+				b.Fatal(err)
+			}
+			r.Earlier = first.Kept()
+			b.ReportAllocs()
+			for b.Loop() {
+				p, err := a.Prepare(r)
+				if err != nil {
+					b.Fatal(err)
+				}
+				_, _, _ = p.BodySHA256(), p.PrefixSHA256(len(first.Messages)), p.PrefixSHA256(len(p.Messages))
+			}
+		})
+	}
+}
+
 func BenchmarkHashes(b *testing.B) {
 	a := New(Config{Model: "m", BaseURL: func() string { return "http://127.0.0.1:1" }})
 	p, err := a.Prepare(benchHistory(50))

@@ -55,10 +55,12 @@ func NewBody(r model.Request) *Body { return &Body{request: r} }
 func (b *Body) Begin(setup any, clean func(string) string, head func(), entry func(Entry)) {
 	history := b.request.Messages
 	o := b.reusable(setup)
-	b.reserve(o)
+	if b.messages = make([]span, 0, len(o.messages)+len(history)-o.next+8); o.body == nil {
+		b.reserve()
+	}
 	s := sendable{messages: history, ids: model.CallIDsAfter(o.ids), clean: clean, reach: len(o.history)}
 	if o.body != nil {
-		b.buf, b.system, b.earlier = append(b.buf, o.body...), o.system, o.hashes
+		b.buf, b.system, b.earlier = o.body, o.system, o.hashes // the first append copies it, into room for more
 		b.messages = append(b.messages, o.messages...)
 	} else {
 		head()
@@ -94,18 +96,17 @@ func (b *Body) reusable(setup any) *opening {
 	return o
 }
 
-// reserve makes room for the whole request after o.
-func (b *Body) reserve(o *opening) {
+// reserve makes room for the whole request.
+func (b *Body) reserve() {
 	r := b.request
 	n := 1024 + len(r.System)
 	for _, t := range r.Tools {
 		n += 128 + len(t.Description) + len(t.Parameters)
 	}
-	for _, m := range r.Messages[o.next:] {
+	for _, m := range r.Messages {
 		n += 160 + sizeOf(m.Content)
 	}
-	b.buf = make([]byte, 0, len(o.body)+n+n/8)
-	b.messages = make([]span, 0, len(o.messages)+len(r.Messages)-o.next+8)
+	b.buf = make([]byte, 0, n+n/8)
 }
 
 func sizeOf(content []model.Block) int {
