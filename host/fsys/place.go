@@ -34,7 +34,7 @@ func (b bare) OpenFile(name string, flag int, perm fs.FileMode) (*os.File, error
 }
 func (b bare) Lstat(name string) (fs.FileInfo, error) { return os.Lstat(b.at(name)) }
 func (b bare) Link(oldname, newname string) error     { return os.Link(b.at(oldname), b.at(newname)) }
-func (b bare) Rename(oldname, newname string) error   { return os.Rename(b.at(oldname), b.at(newname)) }
+func (b bare) Rename(oldname, newname string) error   { return rename(b.at(oldname), b.at(newname)) }
 func (b bare) Remove(name string) error               { return os.Remove(b.at(name)) }
 
 // place is a resolved path: no link is left to follow at name, unless somebody puts one there, and then it is not followed.

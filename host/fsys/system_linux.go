@@ -21,6 +21,15 @@ func idOf(fi fs.FileInfo, path string) fileID {
 	return fileID{path: path}
 }
 
+// rename is os.Rename without its look at what is there: nothing is renamed here that could be a directory.
+func rename(from, to string) error {
+	for {
+		if err := syscall.Rename(from, to); err != syscall.EINTR {
+			return err
+		}
+	}
+}
+
 func changeTime(fi fs.FileInfo) time.Time {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		return time.Unix(st.Ctim.Unix())

@@ -6,22 +6,86 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // arguments are a call's arguments by their exact names. Names that the schema doesn't know are ignored; null is like leaving out.
 type arguments map[string]json.RawMessage
 
 func parseArguments(raw json.RawMessage) (arguments, error) {
-	var a arguments
-	if err := json.Unmarshal(raw, &a); err != nil {
+	if raw = bytes.TrimLeft(raw, blanks); !json.Valid(raw) || raw[0] != '{' {
 		return nil, refuse(BadArgument, "The arguments are not a JSON object.")
 	}
-	for name, value := range a {
-		if bytes.Equal(bytes.TrimSpace(value), []byte("null")) {
+	a := make(arguments, 8)
+	for at := 1; ; {
+		at = skip(raw, at, blanks+",")
+		if raw[at] == '}' {
+			return a, nil
+		}
+		end := valueEnd(raw, at)
+		name, err := text(raw[at:end])
+		if err != nil {
+			return nil, refuse(BadArgument, "The arguments are not a JSON object.")
+		}
+		at = skip(raw, end, blanks+":")
+		end = valueEnd(raw, at)
+		if value := raw[at:end]; string(value) == "null" {
 			delete(a, name)
+		} else {
+			a[name] = value
+		}
+		at = end
+	}
+}
+
+// blanks is what JSON allows between its parts.
+const blanks = " \t\r\n"
+
+// skip is the offset of the first byte from at on that isn't among these. There is one, as the JSON is valid.
+func skip(raw []byte, at int, these string) int {
+	for strings.IndexByte(these, raw[at]) >= 0 {
+		at++
+	}
+	return at
+}
+
+// valueEnd is where the value that begins at at ends. Valid JSON needs no more than its strings and brackets looked at.
+func valueEnd(raw []byte, at int) int {
+	for depth := 0; ; at++ {
+		switch raw[at] {
+		case '"':
+			for at++; raw[at] != '"'; at++ {
+				if raw[at] == '\\' {
+					at++
+				}
+			}
+			if depth == 0 {
+				return at + 1
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth < 0 { // of the object around a number or a word
+				return at
+			}
+			if depth == 0 {
+				return at + 1
+			}
+		case ',', ' ', '\t', '\r', '\n':
+			if depth == 0 {
+				return at
+			}
 		}
 	}
-	return a, nil
+}
+
+// text decodes a JSON string.
+func text(raw []byte) (s string, err error) {
+	if n := len(raw); n > 1 && raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {
+		return string(raw[1 : n-1]), nil // it reads as it is written
+	}
+	err = json.Unmarshal(raw, &s)
+	return s, err
 }
 
 // text gives a string argument; ok is false when it is missing.
@@ -30,7 +94,7 @@ func (a arguments) text(name string) (s string, ok bool, err error) {
 	if !ok {
 		return "", false, nil
 	}
-	if err := json.Unmarshal(raw, &s); err != nil {
+	if s, err = text(raw); err != nil {
 		return "", true, refuse(BadArgument, "`%s` must be a string.", name)
 	}
 	return s, true, nil

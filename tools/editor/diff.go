@@ -38,7 +38,7 @@ func (m *Meta) diff(before []byte, s splice, above int) {
 	if m.Deleted {
 		newName = "/dev/null"
 	}
-	edits := udiff.Lines(oldText, newText)
+	edits := lineEdits(oldText, newText)
 	d, err := udiff.ToUnifiedDiff(oldName, newName, oldText, edits, diffContext)
 	if err != nil {
 		m.DiffOmitted = true // edits of its own making that don't fit: nothing a caller could do
@@ -60,3 +60,34 @@ func (m *Meta) diff(before []byte, s splice, above int) {
 	}
 	m.Diff = d.String()
 }
+
+// lineEdits turns before into after. Most changes are one line for another, or lines that come or go, which needs no search.
+func lineEdits(before, after string) []udiff.Edit {
+	from, short := 0, min(len(before), len(after))
+	for from < short && before[from] == after[from] {
+		from++
+	}
+	from = strings.LastIndexByte(before[:from], '\n') + 1
+	tail := 0
+	for short -= from; tail < short && before[len(before)-1-tail] == after[len(after)-1-tail]; {
+		tail++
+	}
+	if tail < short { // the lines that are the same as a whole
+		_, same, _ := strings.Cut(before[len(before)-tail:], "\n")
+		tail = len(same)
+	}
+	old, text := before[from:len(before)-tail], after[from:len(after)-tail]
+	whole := tail == 0 || wholeLines(old) && wholeLines(text)
+	switch {
+	case old == text:
+		return nil
+	case whole && (old == "" || text == "" || oneLine(old) && oneLine(text)):
+		return []udiff.Edit{{Start: from, End: from + len(old), New: text}}
+	default:
+		return udiff.Lines(before, after)
+	}
+}
+
+func wholeLines(s string) bool { return s == "" || strings.HasSuffix(s, "\n") }
+
+func oneLine(s string) bool { return !strings.Contains(strings.TrimSuffix(s, "\n"), "\n") }

@@ -56,15 +56,15 @@ func why(data []byte, old string) string {
 			continue
 		}
 		if guess.what == "" {
-			guess.what = blanks(text, plain, line)
+			guess.what = blankDifference(text, plain, line)
 		}
 		return fmt.Sprintf(" %s it would match on line %d.", guess.what+",", line)
 	}
 	return ""
 }
 
-// blanks says how old differs from the lines of text that begin at line, when blanks are all that differs.
-func blanks(text, old string, line int) string {
+// blankDifference says how old differs from the lines of text that begin at line, when blanks are all that differs.
+func blankDifference(text, old string, line int) string {
 	lines := strings.Split(text, "\n")[line-1:]
 	there := strings.Join(lines[:min(len(lines), 1+strings.Count(old, "\n"))], "\n")
 	switch has, wants := strings.Contains(there, "\t"), strings.Contains(old, "\t"); {

@@ -57,12 +57,11 @@ func (h *history) add(s step) {
 	}
 	h.steps = slices.Insert(h.steps, i, s)
 	h.bytes += s.cost()
-	drop := 0
-	for len(h.steps)-drop > maxSteps || h.bytes > maxHistoryBytes {
-		h.bytes -= h.steps[drop].cost()
-		drop++
+	for len(h.steps) > maxSteps || h.bytes > maxHistoryBytes {
+		h.bytes -= h.steps[0].cost()
+		h.steps[0] = step{}   // its bytes are wanted back
+		h.steps = h.steps[1:] // moved to the front when there is no more room behind
 	}
-	h.steps = slices.Delete(h.steps, 0, drop)
 }
 
 // last is the newest step of a file.
