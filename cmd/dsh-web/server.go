@@ -125,12 +125,13 @@ func (s *server) Close(ctx context.Context) error {
 // wireTap is the transport of all model traffic, and the recorder in it when one was asked for.
 type wireTap struct {
 	transport *http.Transport
+	tails     *wire.Tails
 	file      *replay.File
 }
 
 // openWire makes the transport. A model server can't be this host itself, nor a cloud's metadata address.
 func openWire(record string, own []netip.AddrPort) (*wireTap, error) {
-	w := &wireTap{transport: wire.NewTransport(wire.TransportConfig{Guard: true, Own: func() []netip.AddrPort { return own }})}
+	w := &wireTap{tails: wire.NewTails(), transport: wire.NewTransport(wire.TransportConfig{Guard: true, Own: func() []netip.AddrPort { return own }})}
 	if record == "" {
 		return w, nil
 	}
@@ -140,6 +141,7 @@ func openWire(record string, own []netip.AddrPort) (*wireTap, error) {
 }
 
 func (w *wireTap) Close() error {
+	w.tails.Close()
 	w.transport.CloseIdleConnections()
 	if w.file == nil {
 		return nil
@@ -149,8 +151,8 @@ func (w *wireTap) Close() error {
 
 // newRouter wires the configured providers to their wires.
 func newRouter(c *config, keys *credential.Store, w *wireTap) (*model.Router, error) {
-	chat, messages := openai.Config{Transport: w.transport}, anthropic.Config{Transport: w.transport}
-	if w.file != nil {
+	chat, messages := openai.Config{Transport: w.transport, Tails: w.tails}, anthropic.Config{Transport: w.transport, Tails: w.tails}
+	if w.file != nil { // without tails: what is recorded of a call is whole when the call ends
 		chat = openai.Config{Transport: w.file, Annotate: replay.Annotate}
 		messages = anthropic.Config{Transport: w.file, Annotate: replay.Annotate}
 	}

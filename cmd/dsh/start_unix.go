@@ -169,6 +169,7 @@ type standalone struct {
 	store *jsonl.Store
 	proc  *proc.Instance
 	host  *host.Host
+	tails *wire.Tails
 }
 
 // open acquires everything. close works on what a failure leaves.
@@ -182,10 +183,11 @@ func open(ctx context.Context, c *config, logger *slog.Logger) (s *standalone, e
 	}
 	keys := credential.New(c.home, c.get)
 	transport := wire.NewTransport(wire.TransportConfig{Guard: true})
+	s.tails = wire.NewTails()
 	router, err := model.NewRouter(model.Config{
 		Default: model.Choice{Provider: model.ProviderDeepSeek}, ContextWindow: c.window, Lookup: keys.Lookup,
 		Kinds: map[string]model.Factory{
-			"openai":         openai.Factory(openai.Config{Transport: transport}),
+			"openai":         openai.Factory(openai.Config{Transport: transport, Tails: s.tails}),
 			model.KindScript: script.Factory(script.Options{}),
 		},
 	})
@@ -229,6 +231,9 @@ func (s *standalone) close(ctx context.Context) error {
 	}
 	if s.proc != nil {
 		errs = append(errs, s.proc.Close(ctx))
+	}
+	if s.tails != nil {
+		s.tails.Close()
 	}
 	return errors.Join(errs...)
 }

@@ -33,6 +33,8 @@ type Config struct {
 	Transport http.RoundTripper
 	// Annotate marks a request with its session and call for a transport that records; nil leaves it as it is.
 	Annotate func(r *http.Request, session string, call int) *http.Request
+	// Tails reads on after an answer, so that its caller needn't wait; nil makes it wait.
+	Tails *wire.Tails
 }
 
 // Adapter is one model of one provider. It is safe for concurrent use.
@@ -43,7 +45,7 @@ var _ model.Adapter = (*Adapter)(nil)
 // New makes an adapter.
 func New(cfg Config) *Adapter { return &Adapter{cfg: cfg} }
 
-// Factory makes adapters that share a transport, clocks and recorder. Only those fields of shared count.
+// Factory makes adapters that share a transport, clocks, recorder and tails. Only those fields of shared count.
 func Factory(shared Config) model.Factory {
 	return func(b model.Binding) (model.Adapter, error) {
 		cfg := shared

@@ -18,7 +18,7 @@ func (a *Adapter) Stream(ctx context.Context, p *model.Prepared, emit func(model
 	if err != nil {
 		return nil, err
 	}
-	client := wire.Client{Provider: a.cfg.Provider, Transport: a.cfg.Transport, Clocks: a.cfg.Clocks, Annotate: a.cfg.Annotate}
+	client := wire.Client{Provider: a.cfg.Provider, Transport: a.cfg.Transport, Clocks: a.cfg.Clocks, Annotate: a.cfg.Annotate, Tails: a.cfg.Tails}
 	s, err := client.Open(ctx, post)
 	if err != nil {
 		return nil, err

@@ -25,6 +25,8 @@ type Client struct {
 	Clocks    Clocks
 	// Annotate marks a request for a recording transport; may be nil.
 	Annotate func(r *http.Request, session string, call int) *http.Request
+	// Tails reads what comes after an answer that is complete; nil lets Close do it.
+	Tails *Tails
 }
 
 // Post is one request.
@@ -50,6 +52,7 @@ type Stream struct {
 	ctx      context.Context // the caller's; a stream never outlives the call that opened it
 	inner    context.Context // ended by a clock
 	cancel   context.CancelCauseFunc
+	detach   func() bool // ends inner's dependence on ctx
 	watch    *watch
 	resp     *http.Response
 	reader   *Reader
@@ -60,8 +63,9 @@ type Stream struct {
 
 // Open sends p and waits for the answer's headers. Any failure is a *model.Error.
 func (c *Client) Open(ctx context.Context, p Post) (*Stream, error) {
-	inner, cancel := context.WithCancelCause(ctx)
+	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // the tail may outlive the call
 	s := &Stream{client: c, post: p, ctx: ctx, inner: inner, cancel: cancel, began: time.Now()}
+	s.detach = context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	s.watch = newWatch(c.Clocks.withDefaults(), cancel)
 	if err := s.open(); err != nil {
 		s.Close()
@@ -190,26 +194,36 @@ func (s *Stream) Times(r *model.Response) {
 	}
 }
 
-// Close ends the call and its connection unless the body was read to its end.
+// Close ends the call. Its connection serves the next one when the answer was complete and its last bytes come soon.
 func (s *Stream) Close() {
 	s.watch.stop()
-	if s.resp != nil {
-		if s.finished {
-			s.drain()
-		}
+	s.detach()
+	switch {
+	case s.resp == nil:
+		s.cancel(nil)
+	case !s.finished || s.ctx.Err() != nil:
 		_ = s.resp.Body.Close()
+		s.cancel(nil)
+	case s.client.Tails == nil || !s.client.Tails.take(s):
+		s.drain(drainTime)
 	}
-	s.cancel(nil)
 }
 
-// drainTime is how long Close waits for the last bytes of an answer that is complete. They are nearly always there already, and a
-// connection that was read to its end serves the next call without a new handshake.
-const drainTime = 20 * time.Millisecond
+const (
+	// drainTime is how long Close waits for the last bytes of an answer that is complete. They are nearly always there already, and a
+	// connection that was read to its end serves the next call without a new handshake.
+	drainTime = 20 * time.Millisecond
+	// tailTime is the same where nobody waits.
+	tailTime = time.Second
+)
 
-func (s *Stream) drain() {
-	timer := time.AfterFunc(drainTime, func() { s.cancel(errGrace) })
-	defer timer.Stop()
+// drain reads the rest and closes.
+func (s *Stream) drain(limit time.Duration) {
+	timer := time.AfterFunc(limit, func() { s.cancel(errGrace) })
 	_, _ = io.CopyN(io.Discard, s.resp.Body, 64<<10)
+	timer.Stop()
+	_ = s.resp.Body.Close()
+	s.cancel(nil)
 }
 
 // Fail makes an error about this call.

@@ -33,6 +33,8 @@ func NewTransport(cfg TransportConfig) *http.Transport {
 		TLSHandshakeTimeout: 15 * time.Second,
 		MaxIdleConnsPerHost: 64,
 		IdleConnTimeout:     90 * time.Second,
+		WriteBufferSize:     32 << 10, // most requests leave in one write
+		ReadBufferSize:      16 << 10,
 	}
 }
 
