@@ -37,14 +37,14 @@ func statusOf(code string) int {
 	case codeUnauthorized:
 		return http.StatusUnauthorized
 	case host.CodeSessionNotFound, codeRouteNotFound, host.CodeMessageNotFound, host.CodeAttachmentNotFound, codeTokenNotFound,
-		"approval-not-found", "provider-not-found", "path-not-found":
+		host.CodeApprovalNotFound, host.CodeGrantNotFound, "provider-not-found", "path-not-found":
 		return http.StatusNotFound
 	case codeMethod:
 		return http.StatusMethodNotAllowed
 	case codeNotAcceptable:
 		return http.StatusNotAcceptable
 	case host.CodeSessionConflict, host.CodeSessionRunning, host.CodeSessionDamaged, host.CodePresetLocked, host.CodeMessageStarted,
-		host.CodeNotConfined, host.CodeForkPoint, host.CodeReadOnly, "approval-settled", "preset-exists", "preset-shipped":
+		host.CodeNotConfined, host.CodeForkPoint, host.CodeReadOnly, host.CodeApprovalSettled, host.CodeApprovalChanged, "preset-exists", "preset-shipped":
 		return http.StatusConflict
 	case codeTooLarge:
 		return http.StatusRequestEntityTooLarge

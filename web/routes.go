@@ -24,6 +24,7 @@ func (s *Server) apiRoutes() *api {
 	a.workspaceRoutes()
 	a.sessionRoutes()
 	a.messageRoutes()
+	a.approvalRoutes()
 	a.attachmentRoutes()
 	a.eventRoutes()
 	a.exportRoutes()

@@ -78,7 +78,8 @@ type SessionPatch struct {
 	Labels         *map[string]string `json:"labels,omitempty" doc:"Replaces all labels."`
 	Preset         *string            `json:"preset,omitempty" doc:"Only while the session is blank."`
 	Model          *model.Selection   `json:"model,omitempty"`
-	ApprovalPolicy *string            `json:"approvalPolicy,omitempty" enum:"ask,never,full"`
+	ApprovalPolicy *string            `json:"approvalPolicy,omitempty" enum:"ask,never,full" doc:"ask; never: deny without asking; full: allow without asking. Only where the preset asks."`
+	FullAccess     bool               `json:"acknowledgeFullAccess,omitempty" doc:"Must be true with the policy full: every call runs."`
 	SandboxMode    *string            `json:"sandboxMode,omitempty" enum:"read-only,workspace-write,danger-full-access"`
 }
 
@@ -195,10 +196,10 @@ func (s *Server) sessionPath(id string) string {
 }
 
 func (s *Server) patch(ctx context.Context, h *host.Session, p SessionPatch) (host.Info, error) {
-	if p.ApprovalPolicy != nil || p.SandboxMode != nil {
-		return host.Info{}, refuse(host.CodeNotConfined, "This session's preset isn't confined: it has no approvals and no sandbox mode to change.")
+	if p.SandboxMode != nil {
+		return host.Info{}, refuse(host.CodeNotConfined, "This session's preset isn't confined: it has no sandbox mode to change.")
 	}
-	patch := host.Patch{Title: p.Title, Archived: p.Archived, Preset: p.Preset, Model: p.Model}
+	patch := host.Patch{Title: p.Title, Archived: p.Archived, Preset: p.Preset, Model: p.Model, ApprovalPolicy: p.ApprovalPolicy, FullAccess: p.FullAccess}
 	if p.Labels != nil {
 		if patch.Labels = *p.Labels; patch.Labels == nil {
 			patch.Labels = map[string]string{}

@@ -46,7 +46,7 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 	owner := map[string]string{"Authorization": "Bearer " + r.token}
 	for _, route := range routes {
 		method, pattern, _ := strings.Cut(route, " ")
-		path := strings.NewReplacer("{id}", "x", "{messageId}", "y", "{aid}", "z", "/*", "/").Replace(pattern)
+		path := strings.NewReplacer("{id}", "x", "{messageId}", "y", "{grantId}", "y", "{aid}", "z", "/*", "/").Replace(pattern)
 		if got := do(method, path, "evil.example", owner); got != 421 {
 			t.Errorf("%s with a foreign host: %d", route, got)
 		}

@@ -36,6 +36,8 @@ const (
 	Cancelled   = session.OutcomeCancelled
 	Expired     = session.OutcomeExpired
 	Unavailable = session.OutcomeUnavailable
+	Once        = session.ScopeOnce
+	ForSession  = session.ScopeSession
 )
 
 // Who decided.
@@ -252,7 +254,7 @@ func standing(s session.State, granted bool) Decision {
 		return Decision{Outcome: Allowed, By: ByPolicy}
 	}
 	if granted {
-		return Decision{Outcome: Allowed, Scope: session.ScopeSession, By: ByGrant}
+		return Decision{Outcome: Allowed, Scope: ForSession, By: ByGrant}
 	}
 	return Decision{}
 }
@@ -282,7 +284,7 @@ func Settle(ctx context.Context, log *session.Log, kind, id, argsHash string, de
 		switch {
 		case a.ArgsHash != argsHash:
 			return ErrChanged
-		case decision.Scope == session.ScopeSession && decision.Allowed():
+		case decision.Scope == ForSession && decision.Allowed():
 			var d Detail // made by Ask; what can't be read can't be remembered either
 			if err := json.Unmarshal(a.Detail, &d); err != nil || d.Never != "" {
 				return fmt.Errorf("%w: %s", ErrOnce, d.Never)
