@@ -1,13 +1,14 @@
 // Package credential finds, keeps and forgets keys.
 //
 // A key is looked up by name, for example DEEPSEEK_API_KEY, in the process environment, then in DIR/credentials.yaml, then in DIR/.env,
-// anew for every lookup; nothing is cached, so a key that changes on disk counts for the next request. Stored keys are write-only for
-// everybody but the adapters: nothing here prints one, and errors never hold one.
+// anew for every lookup: a key that changes on disk counts for the next request. A file is read again when it isn't the one that was read;
+// every lookup asks. Stored keys are write-only for everybody but the adapters: nothing here prints one, and errors never hold one.
 package credential
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,6 +42,8 @@ type Store struct {
 	dir string
 	env func(string) (string, bool)
 
+	stored, dotEnv cache
+
 	writing sync.Mutex // serialises writers of the file
 
 	mu    sync.Mutex
@@ -49,7 +52,10 @@ type Store struct {
 
 // New makes a store over a data directory; dir "" means the environment alone. env is os.LookupEnv outside tests.
 func New(dir string, env func(string) (string, bool)) *Store {
-	return &Store{dir: dir, env: env, extra: map[string]int{}}
+	return &Store{
+		dir: dir, env: env, extra: map[string]int{},
+		stored: cache{young: young, parse: parseStored}, dotEnv: cache{young: young, parse: parseDotEnv},
+	}
 }
 
 // Lookup finds a value by name. Damaged files count as empty here; Check reports them.
@@ -198,17 +204,22 @@ func (s *Store) readFile() (map[string]string, error) {
 	if s.dir == "" {
 		return nil, nil
 	}
-	raw, err := os.ReadFile(s.path())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+	all, err := s.stored.read(s.path())
+	if errors.Is(err, errNotMap) {
+		return nil, fmt.Errorf("read stored keys: %s %w", s.path(), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read stored keys: %w", err)
 	}
-	var all map[string]string
-	if err := yaml.Unmarshal(raw, &all); err != nil {
-		// The parser's own text may quote a value.
-		return nil, fmt.Errorf("read stored keys: %s isn't a YAML map of names to keys", s.path())
+	return all, nil
+}
+
+// errNotMap takes the place of the parser's own text, which may quote a value.
+var errNotMap = errors.New("isn't a YAML map of names to keys")
+
+func parseStored(raw []byte) (all map[string]string, err error) {
+	if yaml.Unmarshal(raw, &all) != nil {
+		return nil, errNotMap
 	}
 	return all, nil
 }
@@ -226,7 +237,7 @@ func (s *Store) change(name string, edit func(map[string]string)) error {
 	if err != nil {
 		return err
 	}
-	if all == nil {
+	if all = maps.Clone(all); all == nil {
 		all = map[string]string{}
 	}
 	edit(all)

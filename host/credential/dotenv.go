@@ -2,9 +2,8 @@ package credential
 
 import (
 	"bufio"
-	"errors"
+	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -13,29 +12,26 @@ func (s *Store) readDotEnv() (map[string]string, error) {
 	if s.dir == "" {
 		return nil, nil
 	}
-	f, err := os.Open(filepath.Join(s.dir, ".env"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
+	all, err := s.dotEnv.read(filepath.Join(s.dir, ".env"))
 	if err != nil {
 		return nil, fmt.Errorf("read .env: %w", err)
 	}
-	defer f.Close()
+	return all, nil
+}
+
+func parseDotEnv(raw []byte) (map[string]string, error) {
 	all := map[string]string{}
-	lines := bufio.NewScanner(f)
+	lines := bufio.NewScanner(bytes.NewReader(raw))
 	for n := 1; lines.Scan(); n++ {
 		name, value, ok := dotEnvLine(lines.Text())
 		if !ok {
-			return nil, fmt.Errorf("read .env: line %d isn't NAME=VALUE", n)
+			return nil, fmt.Errorf("line %d isn't NAME=VALUE", n)
 		}
 		if name != "" {
 			all[name] = value
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read .env: %w", err)
-	}
-	return all, nil
+	return all, lines.Err()
 }
 
 // dotEnvLine reads NAME=VALUE, with or without "export" before it and quotes around the value. Nothing is expanded. A comment or an
