@@ -21,7 +21,7 @@ func (l *Locks) buffer(size int) (buf []byte, release func()) {
 		kept = new([]byte)
 	}
 	if cap(*kept) < size {
-		*kept = make([]byte, 0, size)
+		*kept = make([]byte, 0, size+size/8) // files grow
 	}
 	return (*kept)[:0], func() { l.buffers.Put(kept) }
 }

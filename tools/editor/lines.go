@@ -70,6 +70,36 @@ func (r *lineReader) next(skip bool) (line, error) {
 	}
 }
 
+// skip passes over n lines and says how many there were. It returns io.EOF when there were fewer.
+func (r *lineReader) skip(n int) (skipped int, err error) {
+	for skipped < n {
+		if r.src.Buffered() == 0 {
+			if _, err := r.src.Peek(1); err != nil {
+				return skipped, err
+			}
+		}
+		block, _ := r.src.Peek(r.src.Buffered()) // it is there
+		breaks := lineBreaks(block)
+		if breaks == 0 { // the end of the line is yet to come
+			if _, err := r.next(true); err != nil {
+				return skipped, err
+			}
+			skipped++
+			continue
+		}
+		end := bytes.LastIndexByte(block, '\n') + 1
+		if breaks > n-skipped {
+			breaks = n - skipped
+			end = skipLines(block, 0, breaks)
+		}
+		if _, err := r.src.Discard(end); err != nil {
+			return skipped, err
+		}
+		skipped += breaks
+	}
+	return skipped, nil
+}
+
 // rest counts the lines that were not read.
 func (r *lineReader) rest() (int, error) {
 	n, partial := 0, false

@@ -73,7 +73,7 @@ func (e *Engine) viewFile(ctx context.Context, path string, info fsys.Info, f io
 	if err != nil {
 		return Outcome{}, err
 	}
-	if want.First > 1 && len(s.lines) == 0 {
+	if want.First > 1 && len(s.ends) == 0 {
 		return Outcome{}, refuse(OutOfRange, "`view_range` starts at line %d, but %s has only %s; the start must be from 1 to %d.", want.First, path, plural(lines.total, "line"), lines.total)
 	}
 	var notes []string
@@ -136,45 +136,75 @@ func (e *Engine) lineLimit() int { return min(maxLineChars, e.limit/2) }
 // sheet is a run of numbered lines on its way to the model.
 type sheet struct {
 	engine  *Engine
-	first   int // number of the first line
-	lines   []string
-	chars   int // of lines, a line break each
-	crlf    int // lines that end in CRLF
-	lf      int // lines that end in LF
+	first   int    // number of the first line
+	text    []byte // the lines, each behind a line break
+	ends    []int  // of the lines, in text
+	chars   int    // of text
+	crlf    int    // lines that end in CRLF
+	lf      int    // lines that end in LF
 	invalid bool
 	full    bool // more than fits was offered
 }
 
-func (s *sheet) last() int { return s.first + len(s.lines) - 1 }
+func (s *sheet) last() int { return s.first + len(s.ends) - 1 }
 
 // add puts a line under the others, unless they fill the output already.
 func (s *sheet) add(l line) {
 	limit := s.engine.lineLimit()
-	text, invalid := decode(l.head, limit)
-	if more := l.chars - limit; more > 0 {
-		text += " [... " + counted(more, "more character") + "]"
-	}
-	s.invalid = s.invalid || invalid
 	switch {
 	case l.crlf:
 		s.crlf++
 	case !l.unended:
 		s.lf++
 	}
-	number := strconv.Itoa(s.first + len(s.lines))
+	from := len(s.text)
+	s.text = append(s.text, '\n')
+	number := strconv.Itoa(s.first + len(s.ends))
 	if s.engine.profile == Plain {
-		text = number + "  " + text
+		s.text = append(append(s.text, number...), "  "...)
 	} else {
-		text = "      "[min(len(number), 6):] + number + "\t" + text
+		s.text = append(append(append(s.text, "      "[min(len(number), 6):]...), number...), '\t')
 	}
-	s.lines = append(s.lines, text)
-	s.chars += utf8.RuneCountInString(text) + 1
+	if len(l.head) <= limit && utf8.Valid(l.head) {
+		s.text = append(s.text, l.head...)
+	} else {
+		text, invalid := decode(l.head, limit)
+		s.text = append(s.text, text...)
+		s.invalid = s.invalid || invalid
+	}
+	if more := l.chars - limit; more > 0 {
+		s.text = append(append(append(s.text, " [... "...), counted(more, "more character")...), ']')
+	}
+	s.ends = append(s.ends, len(s.text))
+	s.chars += utf8.RuneCount(s.text[from:])
 	s.full = s.chars > s.engine.limit
+}
+
+// upTo is the text of the first n lines.
+func (s *sheet) upTo(n int) []byte {
+	if n == 0 {
+		return nil
+	}
+	return s.text[:s.ends[n-1]]
 }
 
 // read adds the lines in want. With count, lines behind them are counted too.
 func (s *sheet) read(ctx context.Context, r *lineReader, want Range, count bool) (extent, error) {
-	for n := 1; ; n++ {
+	n := 1
+	for n < want.First {
+		if ctx.Err() != nil {
+			return extent{}, context.Cause(ctx)
+		}
+		skipped, err := r.skip(min(want.First-n, 16<<10))
+		n += skipped
+		if err == io.EOF {
+			return extent{total: n - 1}, nil
+		}
+		if err != nil {
+			return extent{}, err
+		}
+	}
+	for ; ; n++ {
 		if want.Last != -1 && n > want.Last || s.full {
 			if !count {
 				return extent{total: n - 1, more: true}, nil
@@ -185,16 +215,14 @@ func (s *sheet) read(ctx context.Context, r *lineReader, want Range, count bool)
 		if n%1024 == 0 && ctx.Err() != nil {
 			return extent{}, context.Cause(ctx)
 		}
-		l, err := r.next(n < want.First)
+		l, err := r.next(false)
 		if err == io.EOF {
 			return extent{total: n - 1}, nil
 		}
 		if err != nil {
 			return extent{}, err
 		}
-		if n >= want.First {
-			s.add(l)
-		}
+		s.add(l)
 	}
 }
 
@@ -213,7 +241,7 @@ func (s *sheet) render(header string, notes []string, path string) (text string,
 	for _, n := range notes {
 		budget -= utf8.RuneCountInString(n) + 1
 	}
-	shown, chars := len(s.lines), s.chars
+	shown, chars := len(s.ends), s.chars
 	if chars > budget {
 		cut = true
 		notice := func() string {
@@ -223,12 +251,20 @@ func (s *sheet) render(header string, notes []string, path string) (text string,
 		budget -= utf8.RuneCountInString(notice()) + 1
 		for shown > 0 && chars > budget {
 			shown--
-			chars -= utf8.RuneCountInString(s.lines[shown]) + 1
+			chars -= utf8.RuneCount(s.text[len(s.upTo(shown)):s.ends[shown]])
 		}
 		notes = append([]string{notice()}, notes...)
 	}
-	parts := append([]string{header}, s.lines[:shown]...)
-	return s.engine.clamp(strings.Join(append(parts, notes...), "\n")), shown, cut
+	var b strings.Builder
+	lines := s.upTo(shown)
+	b.Grow(len(header) + len(lines) + 256)
+	b.WriteString(header)
+	b.Write(lines)
+	for _, n := range notes {
+		b.WriteByte('\n')
+		b.WriteString(n)
+	}
+	return s.engine.clamp(b.String()), shown, cut
 }
 
 func plural(n int, what string) string {
