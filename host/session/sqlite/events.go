@@ -128,8 +128,8 @@ func readFirst(c *reader, n int64, r session.Range, places []place) ([][]byte, e
 	if err := take.rows(c.events, low, high, sqlLimit(r.Limit)); err != nil {
 		return nil, err
 	}
-	if len(places) > 0 && !take.full {
-		if err := take.rows(c.arrivals, places[0].n, places[len(places)-1].n, n); err != nil {
+	if !take.full {
+		if err := take.arrived(c, c.arrivals, n, places); err != nil {
 			return nil, err
 		}
 	}
@@ -142,10 +142,9 @@ func readLast(c *reader, n int64, r session.Range, places []place) ([][]byte, er
 	if r.Limit > 0 {
 		places = places[max(0, len(places)-r.Limit):]
 	}
-	if len(places) > 0 {
-		if err := take.rows(c.arrivalsDown, places[0].n, places[len(places)-1].n, n); err != nil {
-			return nil, err
-		}
+	slices.Reverse(places)
+	if err := take.arrived(c, c.arrivalsDown, n, places); err != nil {
+		return nil, err
 	}
 	if !take.full {
 		low, high := keyRange(n, r.After, r.Before)
@@ -170,6 +169,27 @@ type taking struct {
 	bodies          [][]byte
 	size            int
 	full            bool
+}
+
+// sparse is how many rows of others may lie between two of a session before each is read by its place.
+const sparse = 8
+
+// arrived reads what is at places, between other sessions' events.
+func (t *taking) arrived(c *reader, run driver.Stmt, n int64, places []place) error {
+	if len(places) == 0 {
+		return nil
+	}
+	low, high := places[0].n, places[len(places)-1].n
+	low, high = min(low, high), max(low, high)
+	if high-low < int64(sparse*len(places)) {
+		return t.rows(run, low, high, n)
+	}
+	for _, p := range places {
+		if err := t.rows(c.arrivals, p.n, p.n, n); err != nil || t.full {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *taking) rows(stmt driver.Stmt, args ...driver.Value) error {
@@ -210,7 +230,7 @@ func (s *Store) placesIn(n int64, r session.Range) []place {
 	s.mu.Unlock()
 	from, _ := slices.BinarySearchFunc(all, r.After+1, func(p place, seq int64) int { return cmp.Compare(p.seq, seq) })
 	to, _ := slices.BinarySearchFunc(all, r.Before, func(p place, seq int64) int { return cmp.Compare(p.seq, seq) })
-	return all[from:max(from, to)]
+	return slices.Clone(all[from:max(from, to)])
 }
 
 // name makes arguments of values.

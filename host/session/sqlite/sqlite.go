@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dsh-web/dsh-web/host/session"
@@ -50,6 +51,11 @@ type Store struct {
 
 	readers *sql.DB
 	writer  chan *writer // one slot: whoever holds the writer may use it
+
+	tending chan struct{} // capacity 1: something was committed
+	quit    chan struct{}
+	tender  sync.WaitGroup
+	written atomic.Int64 // about how many bytes were written since the last checkpoint
 
 	mu   sync.Mutex // leaf
 	rows map[string]int64
@@ -82,7 +88,7 @@ func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open data directory: %w", err)
 	}
-	s := &Store{dir: dir, rows: map[string]int64{}, arrivals: map[int64][]place{}, writer: make(chan *writer, 1)}
+	s := &Store{dir: dir, rows: map[string]int64{}, arrivals: map[int64][]place{}, writer: make(chan *writer, 1), tending: make(chan struct{}, 1), quit: make(chan struct{})}
 	if s.release, err = session.LockFile(filepath.Join(dir, lockName)); err != nil {
 		return nil, fmt.Errorf("open data directory %s: %w", dir, err)
 	}
@@ -138,6 +144,12 @@ func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 	if s.logID, err = w.text("SELECT value FROM meta WHERE name = 'log_id'"); err != nil {
 		return nil, fmt.Errorf("open database: read its id: %w", err)
 	}
+	tender, err := connector{path, pragmas{busyTimeout: "5000", synchronous: synchronous, cacheSize: "-64"}}.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.tender.Go(func() { s.tend(tender) })
+	s.tending <- struct{}{} // for what the last process left
 	s.readers = sql.OpenDB(readers{connector{path, pragmas{busyTimeout: "5000", synchronous: synchronous, cacheSize: "-512", queryOnly: true}}})
 	s.readers.SetMaxOpenConns(readerConnections)
 	s.readers.SetMaxIdleConns(2)
@@ -292,6 +304,8 @@ func (s *Store) Close() error {
 	if again {
 		return nil
 	}
+	close(s.quit)
+	s.tender.Wait()
 	var errs []error
 	if s.readers != nil {
 		errs = append(errs, s.readers.Close())

@@ -42,7 +42,7 @@ func openWriter(ctx context.Context, path string, p pragmas) (_ *writer, err err
 	if w.conn, err = (connector{path, p}).Connect(ctx); err != nil {
 		return nil, err
 	}
-	if err := execText(w.conn, "PRAGMA wal_autocheckpoint = 4000"); err != nil {
+	if err := execText(w.conn, "PRAGMA wal_autocheckpoint = "+checkpointPages); err != nil {
 		_ = w.conn.Close()
 		return nil, fmt.Errorf("open database: %w", err)
 	}
@@ -182,6 +182,7 @@ func (s *Store) Commit(epoch int64, changes []session.Change) error {
 	if w.size > w.moveAt {
 		s.move(w)
 	}
+	s.written.Add(int64(4096 * (2 + len(changes)/8)))
 	p := pending{last: w.last, next: w.next}
 	err = w.transaction(func() error {
 		current, err := stmtText(w.epoch)
@@ -200,6 +201,11 @@ func (s *Store) Commit(epoch int64, changes []session.Change) error {
 	})
 	if err != nil {
 		return err
+	}
+	s.written.Add(int64(p.size))
+	select {
+	case s.tending <- struct{}{}:
+	default:
 	}
 	w.last, w.next = p.last, p.next
 	w.size += p.size
@@ -220,9 +226,10 @@ func (s *Store) Commit(epoch int64, changes []session.Change) error {
 	return nil
 }
 
-// Arrivals are moved when they hold this many bytes; an event counts as at least minEvent, which bounds their number too.
+// Arrivals are moved while the store is idle, and at the latest when they hold moveSize bytes, by a commit that then waits for it. An event
+// counts as at least minEvent, which bounds their number too.
 const (
-	moveSize = 4 << 20
+	moveSize = 32 << 20
 	minEvent = 512
 )
 
@@ -234,6 +241,7 @@ func (s *Store) move(w *writer) {
 		w.moveAt += moveSize / 4
 		return
 	}
+	s.written.Add(int64(2 * w.size))
 	w.size, w.moveAt = 0, moveSize
 	s.mu.Lock()
 	s.arrivals = map[int64][]place{}
