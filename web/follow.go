@@ -2,12 +2,11 @@ package web
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/dsh-web/dsh-web/host/session"
+	"github.com/dsh-web/dsh-web/web/socket"
 )
 
 const (
@@ -25,10 +24,12 @@ type follower struct {
 	ctx   context.Context
 	id    string
 	log   *session.Log
-	send  func([]byte) bool
+	shelf *shelf
+	send  func(frames []byte) bool
 	stats *metrics
 
-	buf    []byte
+	buf    []byte // one frame's content
+	out    []byte // frames to be sent
 	cursor int64
 	caught bool
 	// settled is the last turn and step whose message has been sent; live text up to it is of the past.
@@ -54,9 +55,10 @@ func (f *follower) run(after *int64) error {
 		if err != nil {
 			return err
 		}
-		f.cursor = page.LastSeq
-		if err := f.events(page); err != nil {
-			return err
+		if f.cursor = page.LastSeq; len(page.Events) > 0 {
+			if err := f.events(newFramed(f.id, page.Events[0].Seq-1, page)); err != nil {
+				return err
+			}
 		}
 	} else {
 		f.cursor = max(*after, -1)
@@ -86,18 +88,23 @@ func (f *follower) run(after *int64) error {
 	}
 }
 
-// catchUp sends events until there are none.
+// catchUp sends events until there are none. The end is always the log's word: a shelf that is empty says nothing.
 func (f *follower) catchUp() error {
 	for {
-		page, err := f.log.Read(f.ctx, f.cursor, pageEvents, pageBytes)
-		if err != nil {
-			return err
+		run := f.shelf.at(f.log, f.cursor)
+		if run == nil {
+			page, err := f.log.Read(f.ctx, f.cursor, pageEvents, pageBytes)
+			if err != nil {
+				return err
+			}
+			if len(page.Events) == 0 {
+				break
+			}
+			run = newFramed(f.id, f.cursor, page)
+			f.shelf.put(f.log, run)
 		}
-		if err := f.events(page); err != nil {
+		if err := f.events(run); err != nil {
 			return err
-		}
-		if len(page.Events) == 0 || !page.HasMore {
-			break
 		}
 	}
 	if f.caught {
@@ -105,43 +112,54 @@ func (f *follower) catchUp() error {
 	}
 	f.caught = true
 	f.buf = appendCaughtUp(f.buf[:0], f.id, f.cursor)
-	return f.frame()
+	f.frame()
+	return f.flush()
 }
 
-func (f *follower) events(page session.Page) error {
-	for i := range page.Events {
-		f.buf = appendEvent(f.buf[:0], f.id, page.Encoded[i])
-		if err := f.frame(); err != nil {
+// events sends a run.
+func (f *follower) events(run *framed) error {
+	for _, p := range run.pieces {
+		if err := f.write(p.frames); err != nil {
 			return err
 		}
-		f.cursor = page.Events[i].Seq
+		f.cursor = p.last
 	}
-	for i := len(page.Events) - 1; i >= 0; i-- { // only the last one counts
-		e := page.Events[i]
-		if e.Type != (session.AssistantMessage{}).EventType() && e.Type != (session.TurnEnd{}).EventType() {
-			continue
-		}
-		var at struct {
-			Turn int `json:"turn"`
-			Step int `json:"step"`
-		}
-		if json.Unmarshal(e.Data, &at) == nil {
-			if at.Step == 0 { // the end of a turn settles all its steps
-				at.Step = math.MaxInt
-			}
-			f.settledTurn, f.settledStep = at.Turn, at.Step
-		}
-		break
+	if run.turn != 0 {
+		f.settledTurn, f.settledStep = run.turn, run.step
 	}
 	return nil
 }
 
-// frame sends buf. It stops between frames, never inside one: an unfinished write would end the socket for every subscription.
-func (f *follower) frame() error {
+// frame adds buf to what the next flush sends.
+func (f *follower) frame() {
+	f.out = append(socket.AppendHeader(f.out, false, len(f.buf)), f.buf...)
+}
+
+// keepBuffer is what a follower may keep of its buffers while it waits.
+const keepBuffer = 2 << 10
+
+// flush sends the frames so far.
+func (f *follower) flush() error {
+	if len(f.out) == 0 {
+		return nil
+	}
+	err := f.write(f.out)
+	f.out = f.out[:0]
+	if cap(f.out) > keepBuffer {
+		f.out = nil
+	}
+	if cap(f.buf) > keepBuffer {
+		f.buf = nil
+	}
+	return err
+}
+
+// write sends whole frames. It stops between writes, never inside one: an unfinished one would end the socket for every subscription.
+func (f *follower) write(frames []byte) error {
 	if err := f.ctx.Err(); err != nil {
 		return err
 	}
-	if !f.send(f.buf) {
+	if !f.send(frames) {
 		return errStopped
 	}
 	return nil
@@ -161,22 +179,16 @@ func (f *follower) live(view session.LiveView) (wait time.Duration, err error) {
 		return wait, nil
 	}
 	f.lastLive = now
-	if err := f.withdraw(view); err != nil {
-		return 0, err
-	}
+	f.withdraw()
 	for _, b := range view.Blocks {
 		if !f.past(b.Turn, b.Step) {
-			if err := f.block(b); err != nil {
-				return 0, err
-			}
+			f.block(b)
 		}
 	}
 	for _, o := range view.Outputs {
-		if err := f.output(o); err != nil {
-			return 0, err
-		}
+		f.output(o)
 	}
-	return 0, nil
+	return 0, f.flush()
 }
 
 // pending says whether view has anything that the viewer doesn't know, and forgets what settled.
@@ -208,21 +220,18 @@ func (f *follower) pending(view session.LiveView) bool {
 }
 
 // withdraw drops the blocks that are gone without a message.
-func (f *follower) withdraw(session.LiveView) error {
+func (f *follower) withdraw() {
 	for id, b := range f.blocks {
 		if b.seen {
 			continue
 		}
 		delete(f.blocks, id)
 		f.buf = appendDrop(f.buf[:0], id)
-		if err := f.frame(); err != nil {
-			return err
-		}
+		f.frame()
 	}
-	return nil
 }
 
-func (f *follower) block(b session.BlockView) error {
+func (f *follower) block(b session.BlockView) {
 	known := f.blocks[b.ID]
 	if known == nil || known.name != b.Name {
 		if known == nil {
@@ -231,43 +240,41 @@ func (f *follower) block(b session.BlockView) error {
 		}
 		known.name = b.Name
 		f.buf = appendBlock(f.buf[:0], f.id, b)
-		if err := f.frame(); err != nil {
-			return err
-		}
+		f.frame()
 		// A block that is announced again begins again, as for a late viewer.
 		known.sent = 0
 	}
 	if known.sent >= b.Len {
-		return nil
+		return
 	}
 	text, ok := f.log.Live().BlockText(b.ID, known.sent)
 	if !ok || text == "" {
-		return nil // gone; the next round knows why
+		return // gone; the next round knows why
 	}
 	f.buf = appendDelta(f.buf[:0], b.ID, known.sent, text)
 	known.sent += len(text)
 	f.stats.delta(len(text))
-	return f.frame()
+	f.frame()
 }
 
-func (f *follower) output(o session.OutputView) error {
+func (f *follower) output(o session.OutputView) {
 	at := f.outputs[o.CallID]
 	if at >= o.End {
-		return nil
+		return
 	}
 	text, start, ok := f.log.Live().OutputText(o.CallID, at)
 	if !ok {
 		delete(f.outputs, o.CallID)
-		return nil
+		return
 	}
 	if start > at { // the head is gone; begin with a whole character
 		cut := begin(text)
 		text, start = text[cut:], start+int64(cut)
 	}
 	if text = whole(text); text == "" {
-		return nil
+		return
 	}
 	f.buf = appendOutput(f.buf[:0], f.id, o.CallID, start, text, start-at)
 	f.outputs[o.CallID] = start + int64(len(text))
-	return f.frame()
+	f.frame()
 }

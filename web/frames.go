@@ -114,14 +114,6 @@ type StreamCommand struct {
 	After   *int64 `json:"after,omitempty" doc:"The last seq the client has; -1 from the start; absent: the tail page."`
 }
 
-func appendEvent(b []byte, session string, event []byte) []byte {
-	b = append(b, `{"type":"event","session":`...)
-	b = appendString(b, session)
-	b = append(b, `,"event":`...)
-	b = append(b, event...)
-	return append(b, '}')
-}
-
 func appendCaughtUp(b []byte, session string, seq int64) []byte {
 	b = append(b, `{"type":"caughtUp","session":`...)
 	b = appendString(b, session)

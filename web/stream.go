@@ -245,6 +245,10 @@ func (v *viewer) follow(ctx context.Context, id string, after *int64) error {
 		return err
 	}
 	defer h.Release()
-	f := &follower{ctx: ctx, id: id, log: h.Log(), send: v.send, stats: v.server.stats}
+	defer v.server.shelf.follow(h.Log())()
+	f := &follower{
+		ctx: ctx, id: id, log: h.Log(), shelf: &v.server.shelf, stats: v.server.stats,
+		send: func(frames []byte) bool { return v.conn.WriteFrames(frames) == nil },
+	}
 	return f.run(after)
 }

@@ -70,6 +70,7 @@ type Server struct {
 	api    func() *api // made at its first use: describing its types takes some milliseconds
 	assets *assets
 	stats  *metrics
+	shelf  shelf
 
 	sockets *slots
 	streams *slots

@@ -12,6 +12,7 @@ package socket
 import (
 	"bufio"
 	"context"
+	endian "encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -74,6 +75,9 @@ type Conn struct {
 	ws   *websocket.Conn
 	net  net.Conn // nil for a dialled connection
 	opts Options
+	// turn holds one token, the right to write messages; scratch belongs to its holder. Accepted connections only.
+	turn    chan struct{}
+	scratch []byte
 }
 
 // Accept answers an upgrade request. It checks the protocol only: Host, Origin and authority are the caller's, before. On an error it has
@@ -94,7 +98,7 @@ func Accept(w http.ResponseWriter, r *http.Request, opts Options) (*Conn, error)
 		return nil, fmt.Errorf("accept websocket: %w", err)
 	}
 	ws.SetReadLimit(opts.ReadLimit)
-	return &Conn{ws: ws, net: h.conn, opts: opts}, nil
+	return &Conn{ws: ws, net: h.conn, opts: opts, turn: make(chan struct{}, 1)}, nil
 }
 
 // hijacker hands the connection to the library and remembers it, so that it can be cut without a handshake.
@@ -166,6 +170,75 @@ func (l *limited) Read(p []byte) (int, error) {
 // Write sends one message. ErrTooSlow says that the peer took longer than the limit; the connection is then closed with TooSlow when the
 // write still ended within the grace, and cut otherwise.
 func (c *Conn) Write(binary bool, data []byte) error {
+	if c.net == nil {
+		return c.writeMasked(binary, data)
+	}
+	begun := time.Now()
+	c.turn <- struct{}{} // whoever has it gives it back within the limits
+	c.scratch = append(AppendHeader(c.scratch[:0], binary, len(data)), data...)
+	err := c.writeNow(begun, c.scratch)
+	if cap(c.scratch) > keepScratch {
+		c.scratch = nil
+	}
+	<-c.turn
+	return c.late(begun, err)
+}
+
+// keepScratch is what a silent connection may keep for its next message.
+const keepScratch = 2 << 10
+
+// WriteFrames sends whole messages, each made by AppendHeader and its bytes, in one go and under one limit of time. Accepted connections only:
+// what a client sends is masked.
+func (c *Conn) WriteFrames(frames []byte) error {
+	begun := time.Now()
+	c.turn <- struct{}{}
+	err := c.writeNow(begun, frames)
+	<-c.turn
+	return c.late(begun, err)
+}
+
+// AppendHeader begins a message of size bytes for WriteFrames.
+func AppendHeader(b []byte, binary bool, size int) []byte {
+	const final, text, bin = 0x80, 1, 2
+	if binary {
+		b = append(b, final|bin)
+	} else {
+		b = append(b, final|text)
+	}
+	switch {
+	case size < 126:
+		return append(b, byte(size))
+	case size < 1<<16:
+		return append(b, 126, byte(size>>8), byte(size))
+	}
+	return endian.BigEndian.AppendUint64(append(b, 127), uint64(size))
+}
+
+// writeNow hands whole frames to the connection in one call. The library writes its control frames in one call each and nothing else, so the
+// two never mix: the connection takes one call at a time. Going around the library saves two hand-overs to its goroutine for each message.
+func (c *Conn) writeNow(begun time.Time, frames []byte) error {
+	_ = c.net.SetWriteDeadline(begun.Add(c.opts.WriteTimeout + c.opts.WriteGrace)) // a connection that is gone fails at the write
+	if _, err := c.net.Write(frames); err != nil {
+		c.cut() // a message may be half sent; the reader ends the rest
+		return fmt.Errorf("write websocket: %w", err)
+	}
+	_ = c.net.SetWriteDeadline(time.Time{}) // or else a later pong would be late
+	return nil
+}
+
+// late judges a write by its time.
+func (c *Conn) late(begun time.Time, err error) error {
+	if time.Since(begun) <= c.opts.WriteTimeout {
+		return err
+	}
+	if err == nil {
+		_ = c.Close(TooSlow, "reads too slowly") // the peer is told or gone; both end it
+	}
+	return ErrTooSlow
+}
+
+// writeMasked is a client's write, by the library.
+func (c *Conn) writeMasked(binary bool, data []byte) error {
 	// The library closes the connection when the context of a write ends, so this one is nobody's but the clock's.
 	ctx, cancel := context.WithTimeout(context.Background(), c.opts.WriteTimeout+c.opts.WriteGrace)
 	defer cancel()
@@ -175,16 +248,10 @@ func (c *Conn) Write(binary bool, data []byte) error {
 	}
 	begun := time.Now()
 	err := c.ws.Write(ctx, kind, data)
-	if time.Since(begun) > c.opts.WriteTimeout {
-		if err == nil {
-			_ = c.Close(TooSlow, "reads too slowly") // the peer is told or gone; both end it
-		}
-		return ErrTooSlow
-	}
 	if err != nil {
-		return fmt.Errorf("write websocket: %w", err)
+		err = fmt.Errorf("write websocket: %w", err)
 	}
-	return nil
+	return c.late(begun, err)
 }
 
 // Ping sends a ping and waits for its pong; somebody must be reading. The connection is cut when ctx ends first.
