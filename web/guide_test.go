@@ -56,7 +56,7 @@ func TestGuide(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"You are a helpful software engineer assistant.", "hello", `"caughtUp"`, `"contiguous":true`, `"parent":"walk"`, `"group":"attempts"`} {
+	for _, want := range []string{"You are a helpful software engineer assistant.", "hello", `"caughtUp"`, `"contiguous":true`, `"outcome":"allowed"`, `"policy":"ask"`, `"parent":"walk"`, `"group":"attempts"`} {
 		if !bytes.Contains(out, []byte(want)) {
 			t.Errorf("the output lacks %s", want)
 		}

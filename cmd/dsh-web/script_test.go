@@ -41,11 +41,13 @@ const patience = 60 * time.Second
 //
 //	serve [FLAG...]            start a host on port 0 with $WORK/data; sets $URL, $TOKEN and $LOGIN
 //	view FILE                  show a bundle, as dsh-web view does
-//	stop                       stop it as SIGTERM does, and wait
+//	stop                       stop it as SIGTERM does, and wait; prints its log on stderr
 //	api METHOD PATH [JSON]     one request; prints the status and the body. Fails when the status is 400 or more
+//	model NAME                 let testdata/recordings/NAME.jsonl answer for the model, from the next serve on; - ends that. See recording_test.go
 //	modelserver                start a model server that follows the demo's script, and point DEEPSEEK_BASE_URL at it
 //	fetch PATH FILE            one GET, its body into a file
 //	ws SESSION AFTER TYPE      follow the event stream until an event of TYPE; prints one frame a line
+//	pending SESSION            the approval or question that waits in the session; sets $ASKED to its id and $HASH to its hash
 //	await SESSION TYPE [N]     wait until the session's log holds N (1) events of TYPE
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -59,7 +61,7 @@ func TestScripts(t *testing.T) {
 			return os.Mkdir(filepath.Join(e.WorkDir, "ws"), 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": cmdServe, "view": cmdView, "fetch": cmdFetch, "modelserver": cmdModelServer, "stop": cmdStop, "api": cmdAPI, "ws": cmdWS, "await": cmdAwait,
+			"serve": cmdServe, "view": cmdView, "fetch": cmdFetch, "model": cmdModel, "modelserver": cmdModelServer, "stop": cmdStop, "api": cmdAPI, "ws": cmdWS, "await": cmdAwait, "pending": cmdPending,
 		},
 	})
 }
@@ -70,6 +72,8 @@ type scriptHost struct {
 	done   chan error
 	url    string
 	token  string
+	stderr *syncWriter // of the host that runs or ran last
+	recording
 }
 
 func hostOf(v any) *scriptHost { return v.(*scriptHost) }
@@ -107,7 +111,7 @@ func (l *lines) Write(p []byte) (int, error) {
 func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	data := ts.MkAbs("data")
 	h := hostOf(ts.Value("host"))
-	h.start(ts, neg, append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data}, args...))
+	h.start(ts, neg, append(append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data}, h.flags(ts)...), args...))
 	if raw, err := os.ReadFile(filepath.Join(data, "token")); err == nil {
 		h.token = strings.TrimSpace(string(raw))
 		ts.Setenv("TOKEN", h.token)
@@ -133,9 +137,10 @@ func (h *scriptHost) start(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	out := &lines{out: make(chan string, 64)}
-	var stderr bytes.Buffer
+	stderr := &syncWriter{}
+	h.stderr = stderr
 	h.done = make(chan error, 1)
-	go func() { h.done <- run(ctx, args, env, out, &syncWriter{w: &stderr}) }()
+	go func() { h.done <- run(ctx, args, env, out, stderr) }()
 	select {
 	case line := <-out.out:
 		h.cancel = cancel
@@ -182,18 +187,27 @@ func cmdFetch(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 type syncWriter struct {
-	mu sync.Mutex
-	w  io.Writer
+	mu  sync.Mutex
+	buf bytes.Buffer
 }
 
 func (s *syncWriter) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.w.Write(p)
+	return s.buf.Write(p)
+}
+
+func (s *syncWriter) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.String()
 }
 
 func cmdStop(ts *testscript.TestScript, _ bool, _ []string) {
-	ts.Check(hostOf(ts.Value("host")).stop())
+	h := hostOf(ts.Value("host"))
+	ts.Check(h.stop())
+	fmt.Fprint(ts.Stderr(), h.stderr.String())
+	h.settle(ts)
 }
 
 func (h *scriptHost) request(ctx context.Context, method, path, body string) (*http.Response, error) {
@@ -234,6 +248,7 @@ func cmdAPI(ts *testscript.TestScript, neg bool, args []string) {
 		pretty.Reset()
 		pretty.Write(raw)
 	}
+	hostOf(ts.Value("host")).drifted(ts)
 	fmt.Fprintf(ts.Stdout(), "%d\n%s\n", res.StatusCode, strings.TrimSpace(pretty.String()))
 	if failed := res.StatusCode >= 400; failed != neg {
 		ts.Fatalf("%s %s: status %d\n%s", args[0], args[1], res.StatusCode, pretty.String())
@@ -281,7 +296,33 @@ func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		want = n
 	}
-	ts.Check(hostOf(ts.Value("host")).await(args[0], args[1], want))
+	h := hostOf(ts.Value("host"))
+	ts.Check(h.await(args[0], args[1], want))
+	h.drifted(ts)
+}
+
+func cmdPending(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: pending SESSION")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, path := range []string{"/api/v1/approvals?session=", "/api/v1/questions?session="} {
+		res, err := hostOf(ts.Value("host")).request(ctx, http.MethodGet, path+args[0], "")
+		ts.Check(err)
+		var list struct {
+			Approvals, Questions []struct{ ID, ArgsHash string }
+		}
+		err = json.NewDecoder(res.Body).Decode(&list)
+		res.Body.Close()
+		ts.Check(err)
+		for _, a := range append(list.Approvals, list.Questions...) {
+			ts.Setenv("ASKED", a.ID)
+			ts.Setenv("HASH", a.ArgsHash)
+			return
+		}
+	}
+	ts.Fatalf("nothing waits in the session %s", args[0])
 }
 
 // await follows the session over server-sent events until its log holds n events of the type.
