@@ -196,6 +196,9 @@ func (w *writer) string(s string) {
 	w.b = append(w.b, '"')
 	start := 0
 	for i := 0; i < len(s); {
+		if i += plain(s[i:]); i == len(s) {
+			break
+		}
 		c := s[i]
 		if c < utf8.RuneSelf {
 			if c >= ' ' && c != '"' && c != '\\' {

@@ -264,6 +264,28 @@ func TestEncodeFast(t *testing.T) {
 	})
 }
 
+// TestPlain compares with a look at each byte.
+func TestPlain(t *testing.T) {
+	for special := range 256 {
+		for at := range 24 {
+			for _, other := range []byte{' ', '!', '#', '[', ']', '~', 0x7f} {
+				b := bytes.Repeat([]byte{other}, 24)
+				b[at] = byte(special)
+				want := 24
+				if special < ' ' || special >= 0x80 || special == '"' || special == '\\' {
+					want = at
+				}
+				if got := plain(b); got != want || plain(string(b)) != want {
+					t.Fatalf("%q: %d, want %d", b, got, want)
+				}
+				if got := plain(b[:23]); got != min(want, 16) && got != want {
+					t.Fatalf("%q: %d, want %d", b[:23], got, want)
+				}
+			}
+		}
+	}
+}
+
 func FuzzDecodeFast(f *testing.F) {
 	for _, seed := range []string{
 		`{"turn":1,"step":2,"callId":"c","name":"n","arguments":"{\"a\":\"\\u00e9\"}"}`,

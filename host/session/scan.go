@@ -1,7 +1,9 @@
 package session
 
 import (
+	"bytes"
 	"encoding/json"
+	"math/bits"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -138,6 +140,9 @@ func (s *scan) span() (raw []byte, escapes bool) {
 	start := s.i + 1
 	ascii := true
 	for k := start; k < len(s.b); k++ {
+		if k += plain(s.b[k:]); k == len(s.b) {
+			break
+		}
 		switch c := s.b[k]; {
 		case c == '"':
 			s.i = k + 1
@@ -160,6 +165,24 @@ func (s *scan) span() (raw []byte, escapes bool) {
 	return nil, false
 }
 
+// plain counts the bytes that b begins with and that stand for themselves in a string: printable ASCII other than the quote and the
+// backslash. It looks at eight at a time and leaves a rest shorter than that uncounted.
+func plain[T string | []byte](b T) (n int) {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	for ; len(b)-n >= 8; n += 8 {
+		c := b[n : n+8]
+		x := uint64(c[0]) | uint64(c[1])<<8 | uint64(c[2])<<16 | uint64(c[3])<<24 | uint64(c[4])<<32 | uint64(c[5])<<40 | uint64(c[6])<<48 | uint64(c[7])<<56
+		quote, backslash := x^ones*'"', x^ones*'\\'
+		// The top bit of each byte below ' ', of quotes, of backslashes and of what isn't ASCII. A carry may set it for other bytes too, but only
+		// after the first of these.
+		special := ((x-ones*' ')&^x | (quote-ones)&^quote | (backslash-ones)&^backslash | x) & tops
+		if special != 0 {
+			return n + bits.TrailingZeros64(special)/8
+		}
+	}
+	return n
+}
+
 func (s *scan) string() string {
 	raw, escapes := s.span()
 	if !escapes {
@@ -167,10 +190,13 @@ func (s *scan) string() string {
 	}
 	out := make([]byte, 0, len(raw))
 	for i := 0; i < len(raw); {
-		c := raw[i]
-		if c != '\\' {
-			out = append(out, c)
-			i++
+		if raw[i] != '\\' {
+			end := bytes.IndexByte(raw[i:], '\\')
+			if end < 0 {
+				end = len(raw) - i
+			}
+			out = append(out, raw[i:i+end]...)
+			i += end
 			continue
 		}
 		i++
