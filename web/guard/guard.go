@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -73,8 +74,10 @@ type Config struct {
 	BodyTimeout, WriteTimeout time.Duration
 }
 
-// Guard checks requests. It holds no state of its own and may be used from any goroutine.
+// Guard checks requests. It may be used from any goroutine.
 type Guard struct {
+	shared  shared
+	policy  atomic.Pointer[policy] // the one made last
 	keys    *Keys
 	hosts   hostList
 	log     *slog.Logger
@@ -89,7 +92,7 @@ func New(c Config) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Guard{keys: c.Keys, hosts: hosts, log: c.Logger, observe: c.Observe, body: c.BodyTimeout, write: c.WriteTimeout}
+	g := &Guard{shared: newShared(), keys: c.Keys, hosts: hosts, log: c.Logger, observe: c.Observe, body: c.BodyTimeout, write: c.WriteTimeout}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
@@ -273,22 +276,49 @@ func (g *Guard) prepare(rule Rule, w http.ResponseWriter, r *http.Request) *Prob
 	return nil
 }
 
-func (g *Guard) headers(h http.Header, r *http.Request, rule Rule, id string) {
-	sockets := ""
-	if g.hosts.allow(r.Host, localPort(r)) { // only a name that was judged may stand in a header
-		sockets = " ws://" + r.Host + " wss://" + r.Host
+// policy is the content security policy for one host name, which the page's sockets need in it.
+type policy struct {
+	host  string
+	value []string
+}
+
+func newPolicy(host, sockets string) *policy {
+	return &policy{host: host, value: []string{"default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; " +
+		"font-src 'self'; connect-src 'self'" + sockets + "; base-uri 'self'; form-action 'none'; frame-ancestors 'none'; " +
+		"require-trusted-types-for 'script'; trusted-types dompurify"}}
+}
+
+// policyFor is the policy of a judged host name. Nearly all requests carry the same one.
+func (g *Guard) policyFor(host string) []string {
+	last := g.policy.Load()
+	if last == nil || last.host != host {
+		last = newPolicy(host, " ws://"+host+" wss://"+host)
+		g.policy.Store(last)
 	}
-	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "+
-		"font-src 'self'; connect-src 'self'"+sockets+"; base-uri 'self'; form-action 'none'; frame-ancestors 'none'; "+
-		"require-trusted-types-for 'script'; trusted-types dompurify")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("X-Frame-Options", "DENY")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("X-Request-Id", id)
+	return last.value
+}
+
+// shared are header values that never change. Nobody appends to them in place: each is as long as its room.
+type shared struct{ nosniff, noReferrer, deny, sameOrigin, noStore, policy []string }
+
+func newShared() shared {
+	return shared{[]string{"nosniff"}, []string{"no-referrer"}, []string{"DENY"}, []string{"same-origin"}, []string{"no-store"}, newPolicy("", "").value}
+}
+
+// headers sets what every answer carries. The names are in their canonical form.
+func (g *Guard) headers(h http.Header, r *http.Request, rule Rule, id string) {
+	h["Content-Security-Policy"] = g.shared.policy
+	if g.hosts.allow(r.Host, localPort(r)) { // only a name that was judged may stand in a header
+		h["Content-Security-Policy"] = g.policyFor(r.Host)
+	}
+	h["X-Content-Type-Options"] = g.shared.nosniff
+	h["Referrer-Policy"] = g.shared.noReferrer
+	h["X-Frame-Options"] = g.shared.deny
+	h["Cross-Origin-Opener-Policy"] = g.shared.sameOrigin
+	h["Cross-Origin-Resource-Policy"] = g.shared.sameOrigin
+	h["X-Request-Id"] = []string{id}
 	if rule.API {
-		h.Set("Cache-Control", "no-store")
+		h["Cache-Control"] = g.shared.noStore
 	}
 }
 
