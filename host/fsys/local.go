@@ -118,7 +118,10 @@ func (l *Local) find(path string) (place, fs.FileInfo, error) {
 	if err := usable(path); err != nil {
 		return place{}, nil, err
 	}
-	real, err := filepath.EvalSymlinks(path)
+	real, err := path, error(nil)
+	if filepath.Clean(path) != path || !straight(path) {
+		real, err = filepath.EvalSymlinks(path)
+	}
 	if err != nil {
 		if _, lerr := os.Lstat(path); lerr == nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 			return place{}, nil, fmt.Errorf("%w: %w", ErrLinkLoop, err) // the only other way to fail at a link that is there

@@ -21,6 +21,16 @@ func idOf(fi fs.FileInfo, path string) fileID {
 	return fileID{path: path}
 }
 
+// straight says that path leads somewhere without a symbolic link. It says no where the system can't be asked at once.
+func straight(path string) bool {
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(fd) // nothing was opened by it
+	return true
+}
+
 // present leaves out the names that nothing in dir has. It asks the system and nothing else, as most of them aren't there.
 func present(dir *os.File, names []string) []string {
 	conn, err := dir.SyscallConn()
