@@ -190,6 +190,15 @@ func loadConfig(flags *pflag.FlagSet, env []string) (*config, error) {
 	if err := decode(k, c); err != nil {
 		return nil, err
 	}
+	for i, p := range c.Providers {
+		if p.File == "" || filepath.IsAbs(p.File) {
+			continue
+		}
+		// As seen from the configuration that names it.
+		if c.Providers[i].File, err = filepath.Abs(filepath.Join(filepath.Dir(file), p.File)); err != nil {
+			return nil, fmt.Errorf("providers: %w", err)
+		}
+	}
 	return c, c.check()
 }
 
@@ -243,6 +252,11 @@ func (c *config) check() error {
 		return fmt.Errorf("demo.pace: %s is less than 0", c.Demo.Pace)
 	case c.Limits.Connections < 1 || c.Limits.Sockets < 1 || c.Limits.Sessions < 1:
 		return fmt.Errorf("limits: each needs at least 1")
+	}
+	for _, p := range c.Providers {
+		if err := checkRecording(p); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ const patience = 60 * time.Second
 //
 //	serve [FLAG...]            start a host on port 0 with $WORK/data; sets $URL, $TOKEN and $LOGIN
 //	view FILE                  show a bundle, as dsh-web view does
-//	stop                       stop it as SIGTERM does, and wait; prints its log on stderr
+//	halt                       stop it as SIGTERM does, and wait; prints its log on stderr. (stop is testscript's own: it ends the script.)
 //	api METHOD PATH [JSON]     one request; prints the status and the body. Fails when the status is 400 or more
 //	model NAME                 let testdata/recordings/NAME.jsonl answer for the model, from the next serve on; - ends that. See recording_test.go
 //	modelserver                start a model server that follows the demo's script, and point DEEPSEEK_BASE_URL at it
@@ -61,7 +61,7 @@ func TestScripts(t *testing.T) {
 			return os.Mkdir(filepath.Join(e.WorkDir, "ws"), 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": cmdServe, "view": cmdView, "fetch": cmdFetch, "model": cmdModel, "modelserver": cmdModelServer, "stop": cmdStop, "api": cmdAPI, "ws": cmdWS, "await": cmdAwait, "pending": cmdPending,
+			"serve": cmdServe, "view": cmdView, "fetch": cmdFetch, "model": cmdModel, "modelserver": cmdModelServer, "halt": cmdHalt, "api": cmdAPI, "ws": cmdWS, "await": cmdAwait, "pending": cmdPending,
 		},
 	})
 }
@@ -203,7 +203,7 @@ func (s *syncWriter) String() string {
 	return s.buf.String()
 }
 
-func cmdStop(ts *testscript.TestScript, _ bool, _ []string) {
+func cmdHalt(ts *testscript.TestScript, _ bool, _ []string) {
 	h := hostOf(ts.Value("host"))
 	ts.Check(h.stop())
 	fmt.Fprint(ts.Stderr(), h.stderr.String())

@@ -33,6 +33,8 @@ type server struct {
 	proc *proc.Instance
 	// wire carries all model traffic.
 	wire *wireTap
+	// recordings answer for models; nil until they are read.
+	recordings *recordings
 	// check looks for damage that an unclean stop may have left; nil after a clean one.
 	check func(context.Context) error
 }
@@ -62,7 +64,11 @@ func open(ctx context.Context, c *config, lookup func(string) (string, bool), ow
 	if s.wire, err = openWire(c.record, own); err != nil {
 		return nil, err
 	}
-	router, err := newRouter(c, keys, s.wire)
+	var providers []model.Provider
+	if s.recordings, providers, err = openRecordings(c.Providers, logger); err != nil {
+		return nil, err
+	}
+	router, err := newRouter(c, providers, keys, s.wire, s.recordings)
 	if err != nil {
 		return nil, err
 	}
@@ -119,6 +125,9 @@ func (s *server) Close(ctx context.Context) error {
 	if s.wire != nil {
 		errs = append(errs, s.wire.Close())
 	}
+	if s.recordings != nil && s.web != nil {
+		s.recordings.finish()
+	}
 	return errors.Join(errs...)
 }
 
@@ -150,18 +159,19 @@ func (w *wireTap) Close() error {
 }
 
 // newRouter wires the configured providers to their wires.
-func newRouter(c *config, keys *credential.Store, w *wireTap) (*model.Router, error) {
+func newRouter(c *config, providers []model.Provider, keys *credential.Store, w *wireTap, r *recordings) (*model.Router, error) {
 	chat, messages := openai.Config{Transport: w.transport, Tails: w.tails}, anthropic.Config{Transport: w.transport, Tails: w.tails}
 	if w.file != nil { // without tails: what is recorded of a call is whole when the call ends
 		chat = openai.Config{Transport: w.file, Annotate: replay.Annotate}
 		messages = anthropic.Config{Transport: w.file, Annotate: replay.Annotate}
 	}
 	return model.NewRouter(model.Config{
-		Providers: c.Providers, Default: c.DefaultModel, Lookup: keys.Lookup,
+		Providers: providers, Default: c.DefaultModel, Lookup: keys.Lookup,
 		Kinds: map[string]model.Factory{
 			"openai":         openai.Factory(chat),
 			"anthropic":      anthropic.Factory(messages),
 			model.KindScript: script.Factory(script.Options{Pause: c.Demo.Pace}),
+			model.KindReplay: r.adapter,
 		},
 	})
 }

@@ -59,7 +59,7 @@ func openBundle(sessions string) opener {
 		if err != nil {
 			return nil, errors.Join(err, store.Close())
 		}
-		router, err := newRouter(c, keys, w)
+		router, err := newRouter(c, c.Providers, keys, w, &recordings{logger: logger})
 		if err != nil {
 			return nil, errors.Join(err, store.Close())
 		}

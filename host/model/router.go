@@ -12,6 +12,9 @@ import (
 // KindScript is the kind of providers that answer from a script, not from a model; routes of this kind are marked Demo.
 const KindScript = "script"
 
+// KindReplay is the kind of providers that answer from a recording.
+const KindReplay = "replay"
+
 // Names of the built-in providers and models.
 const (
 	ProviderDeepSeek = "deepseek"
@@ -39,7 +42,7 @@ type Config struct {
 type Provider struct {
 	ID      string   `json:"id"`
 	Aliases []string `json:"aliases,omitempty"`
-	Kind    string   `json:"kind"` // openai, anthropic, script, ...
+	Kind    string   `json:"kind"` // openai, anthropic, script, replay, ...
 	BaseURL string   `json:"baseUrl,omitempty"`
 	// BaseURLEnv names a value that replaces BaseURL when it is set.
 	BaseURLEnv string `json:"baseUrlEnv,omitempty"`
@@ -49,6 +52,10 @@ type Provider struct {
 	Dialect   Dialect   `json:"dialect,omitzero"`
 	// CaptureTokens asks the server for token ids and log-probabilities.
 	CaptureTokens bool `json:"captureTokens,omitempty"`
+	// File is the recording that a provider of kind replay answers from.
+	File string `json:"file,omitempty"`
+	// Lenient makes it answer requests that differ from the recorded ones, too.
+	Lenient bool `json:"lenient,omitempty"`
 }
 
 // KeyName is the name under which the provider's key is looked up and stored.
@@ -147,6 +154,8 @@ type Binding struct {
 	Thinking      bool
 	Images        bool
 	CaptureTokens bool
+	File          string
+	Lenient       bool
 }
 
 // Factory makes an adapter. It does no I/O; adapters are made often, so shared things (transports) belong to the factory.
@@ -255,7 +264,11 @@ func overlay(base, p Provider) Provider {
 	if p.Dialect != (Dialect{}) {
 		base.Dialect = p.Dialect
 	}
+	if p.File != "" {
+		base.File = p.File
+	}
 	base.CaptureTokens = base.CaptureTokens || p.CaptureTokens
+	base.Lenient = base.Lenient || p.Lenient
 	return base
 }
 
@@ -318,6 +331,7 @@ func (r *Router) Resolve(s Selection) (Route, error) {
 	route.Adapter, err = r.kinds[p.Kind](Binding{
 		Provider: p.ID, Model: s.Model, BaseURL: baseURL, Key: r.key(p, s), Dialect: p.Dialect,
 		MaxOutput: info.MaxOutput, Thinking: route.Thinking, Images: info.Images, CaptureTokens: p.CaptureTokens,
+		File: p.File, Lenient: p.Lenient,
 	})
 	if err != nil {
 		return Route{}, fmt.Errorf("model provider %q: %w", p.ID, err)
@@ -336,6 +350,9 @@ type ProviderInfo struct {
 	KeyRequired bool   `json:"keyRequired"`
 	HasKey      bool   `json:"hasKey"`
 	Demo        bool   `json:"demo"`
+	// File is the recording that it answers from, of kind replay; Lenient that differing requests are answered, too.
+	File    string `json:"file,omitempty"`
+	Lenient bool   `json:"lenient,omitempty"`
 }
 
 // Providers lists the providers, built-in ones first, then in the order of the configuration.
@@ -344,9 +361,9 @@ func (r *Router) Providers() []ProviderInfo {
 	for _, p := range r.providers {
 		info := ProviderInfo{
 			ID: p.ID, Aliases: slices.Clone(p.Aliases), Kind: p.Kind, BaseURL: withoutSecrets(r.baseURL(p)),
-			KeyRequired: p.APIKeyEnv != "", HasKey: r.hasKey(p), Demo: p.Kind == KindScript,
+			KeyRequired: p.needsKey(), HasKey: r.hasKey(p), Demo: p.Kind == KindScript, File: p.File, Lenient: p.Lenient,
 		}
-		if !info.Demo {
+		if !info.Demo && p.Kind != KindReplay {
 			info.KeyName = p.KeyName()
 		}
 		out = append(out, info)
@@ -437,9 +454,12 @@ func (r *Router) baseURL(p Provider) string {
 	return p.BaseURL
 }
 
+// needsKey says whether p's requests need a key. A recording needs none, whatever it is a recording of.
+func (p Provider) needsKey() bool { return p.APIKeyEnv != "" && p.Kind != KindReplay }
+
 // hasKey says whether requests to p would carry what they need: a script needs no key, nor does a provider that names none.
 func (r *Router) hasKey(p Provider) bool {
-	if p.APIKeyEnv == "" {
+	if !p.needsKey() {
 		return true
 	}
 	v, ok := r.lookup(p.APIKeyEnv)
@@ -457,7 +477,7 @@ func (r *Router) key(p Provider, s Selection) func(context.Context) (string, err
 		if v, ok := r.lookup(p.KeyName()); ok && strings.TrimSpace(v) != "" {
 			return v, nil
 		}
-		if p.APIKeyEnv == "" {
+		if !p.needsKey() {
 			return "", nil
 		}
 		return "", &Error{

@@ -19,6 +19,8 @@ type Options struct {
 	Lenient bool
 	// Timed keeps the recorded times between pieces; else everything is played at once.
 	Timed bool
+	// Report hears of every *DriftError, also one that is let pass, and every *ExtraCallError, when it is met. Nil drops them.
+	Report func(error)
 }
 
 // Player answers requests from a recording. It is safe for concurrent use.
@@ -78,7 +80,14 @@ func (p *Player) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	sent := newLine(p.keys.of(r), r, body)
-	line, err := p.take(sent)
+	line, drift, err := p.take(sent)
+	if p.options.Report != nil && (drift != nil || err != nil) {
+		if err == nil {
+			p.options.Report(drift)
+		} else {
+			p.options.Report(err)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -95,23 +104,24 @@ func (p *Player) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-func (p *Player) take(sent Line) (Line, error) {
+// take gives the recorded call that answers sent, and in which way the two differ where that is let pass.
+func (p *Player) take(sent Line) (line Line, drift *DriftError, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	queue := p.left[sent.Key]
 	if len(queue) == 0 {
-		return Line{}, &ExtraCallError{sent.Key}
+		return Line{}, nil, &ExtraCallError{sent.Key}
 	}
-	line := queue[0]
+	line = queue[0]
 	if line.Digest != sent.Digest {
-		drift := &DriftError{Key: sent.Key, Fields: Diff(line.Request, sent.Request)}
+		drift = &DriftError{Key: sent.Key, Fields: Diff(line.Request, sent.Request)}
 		if !p.options.Lenient {
-			return Line{}, drift
+			return Line{}, nil, drift
 		}
 		p.drifts = append(p.drifts, drift)
 	}
 	p.left[sent.Key] = queue[1:]
-	return line, nil
+	return line, drift, nil
 }
 
 // Finish reports calls that were recorded and not asked for, as a *MissingCallsError.
