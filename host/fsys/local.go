@@ -206,18 +206,14 @@ func (p place) list(ctx context.Context, fi fs.FileInfo, visit func(Entry) bool)
 	if now, err := d.Stat(); err != nil || !os.SameFile(now, fi) {
 		return errors.Join(errReplaced, err)
 	}
+	buf := make([]byte, entriesRead)
 	for {
-		entries, err := d.ReadDir(1024)
-		for _, e := range entries {
-			if !visit(Entry{Name: e.Name(), Kind: kindOf(e.Type())}) {
-				return nil
-			}
-		}
-		if err == io.EOF {
-			return nil
-		}
+		more, err := nextEntries(d, buf, visit)
 		if err != nil {
 			return classify(err)
+		}
+		if !more {
+			return nil
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
