@@ -24,16 +24,9 @@ func (g *Guard) readJSON(rc *http.ResponseController, w http.ResponseWriter, r *
 	if r.ContentLength > MaxJSON {
 		return tooLarge()
 	}
-	_ = rc.SetReadDeadline(time.Now().Add(g.body)) // a writer without deadlines (tests) has none to set
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxJSON))
-	// The server watches the connection while the handler runs; a deadline that is left would end a long wait.
-	_ = rc.SetReadDeadline(time.Time{})
-	var big *http.MaxBytesError
-	switch {
-	case errors.As(err, &big):
-		return tooLarge()
-	case err != nil:
-		return &Problem{Status: http.StatusBadRequest, Code: "bad-json", Detail: "The body did not arrive whole."}
+	body, p := g.takeBody(rc, w, r)
+	if p != nil {
+		return p
 	}
 	if len(body) > 0 {
 		if err := CheckJSON(body); err != nil {
@@ -43,6 +36,31 @@ func (g *Guard) readJSON(rc *http.ResponseController, w http.ResponseWriter, r *
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
 	return nil
+}
+
+// skipBody takes in a body that nobody asked for: left in the connection it would hold the answer up for as long as its sender likes.
+func (g *Guard) skipBody(rc *http.ResponseController, w http.ResponseWriter, r *http.Request) *Problem {
+	if r.ContentLength > MaxJSON {
+		return tooLarge()
+	}
+	_, p := g.takeBody(rc, w, r)
+	return p
+}
+
+// takeBody reads the whole body within its bounds of size and time.
+func (g *Guard) takeBody(rc *http.ResponseController, w http.ResponseWriter, r *http.Request) ([]byte, *Problem) {
+	_ = rc.SetReadDeadline(time.Now().Add(g.body)) // a writer without deadlines (tests) has none to set
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxJSON))
+	// The server watches the connection while the handler runs; a deadline that is left would end a long wait.
+	_ = rc.SetReadDeadline(time.Time{})
+	var big *http.MaxBytesError
+	switch {
+	case errors.As(err, &big):
+		return nil, tooLarge()
+	case err != nil:
+		return nil, &Problem{Status: http.StatusBadRequest, Code: "bad-json", Detail: "The body did not arrive whole."}
+	}
+	return body, nil
 }
 
 func checkType(header string) *Problem {

@@ -70,8 +70,9 @@ type Config struct {
 	Logger *slog.Logger
 	// Observe is called once per answered request, for metrics. Nil is none.
 	Observe func(route, method string, status int, took time.Duration)
-	// BodyTimeout for a whole JSON body, 30 s when 0; WriteTimeout for an answer that is no stream, 60 s when 0.
-	BodyTimeout, WriteTimeout time.Duration
+	// BodyTimeout for a whole JSON body, 30 s when 0; WriteTimeout for an answer that is no stream, 60 s when 0; Linger for the rest of a body
+	// that was refused, 1 s when 0: a sender that is cut off at once wouldn't see its answer.
+	BodyTimeout, WriteTimeout, Linger time.Duration
 }
 
 // Guard checks requests. It may be used from any goroutine.
@@ -84,6 +85,7 @@ type Guard struct {
 	observe func(route, method string, status int, took time.Duration)
 	body    time.Duration
 	write   time.Duration
+	linger  time.Duration
 }
 
 // New makes a guard. An entry of Hosts that is no host name is an error.
@@ -92,7 +94,7 @@ func New(c Config) (*Guard, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Guard{shared: newShared(), keys: c.Keys, hosts: hosts, log: c.Logger, observe: c.Observe, body: c.BodyTimeout, write: c.WriteTimeout}
+	g := &Guard{shared: newShared(), keys: c.Keys, hosts: hosts, log: c.Logger, observe: c.Observe, body: c.BodyTimeout, write: c.WriteTimeout, linger: c.Linger}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)
 	}
@@ -101,6 +103,9 @@ func New(c Config) (*Guard, error) {
 	}
 	if g.write == 0 {
 		g.write = time.Minute
+	}
+	if g.linger == 0 {
+		g.linger = time.Second
 	}
 	return g, nil
 }
@@ -169,6 +174,9 @@ func (g *Guard) Handler(rule Rule, next http.Handler) http.Handler {
 			refusal = g.prepare(rule, w, r)
 		}
 		if refusal != nil {
+			if r.ContentLength != 0 { // before it answers, the server takes in what is left of a body, for as long as it is let
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(g.linger))
+			}
 			rec.status = 0
 			WriteProblem(rec, *refusal)
 			return
@@ -267,6 +275,10 @@ func (g *Guard) prepare(rule Rule, w http.ResponseWriter, r *http.Request) *Prob
 	}
 	_ = rc.SetWriteDeadline(until) // a writer without deadlines (tests) has none to set
 	switch rule.Body {
+	case NoBody:
+		if r.ContentLength != 0 {
+			return g.skipBody(rc, w, r)
+		}
 	case JSON:
 		return g.readJSON(rc, w, r)
 	case Bytes:

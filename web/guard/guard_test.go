@@ -44,7 +44,8 @@ func newSite(t testing.TB, hosts ...string) *site {
 		t.Fatal(err)
 	}
 	s := &site{keys: keys, conns: guard.NewConns(0, 8), log: &bytes.Buffer{}}
-	g, err := guard.New(guard.Config{Keys: keys, Hosts: hosts, Logger: slog.New(slog.NewTextHandler(s.log, nil))})
+	g, err := guard.New(guard.Config{Keys: keys, Hosts: hosts, Logger: slog.New(slog.NewTextHandler(s.log, nil)),
+		BodyTimeout: 300 * time.Millisecond, Linger: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,6 +262,44 @@ func TestHugeBodyWithoutToken(t *testing.T) {
 	<-sent
 	if taken.Load() > 64<<20 {
 		t.Fatalf("the server took %d bytes of a body it had refused", taken.Load())
+	}
+}
+
+// TestSlowBodies sends the heads of requests and no more: each is answered, and its connection ended, by the guard's limits.
+func TestSlowBodies(t *testing.T) {
+	s := newSite(t)
+	owner := "Authorization: Bearer " + s.keys.Owner() + "\r\n"
+	const js = "Content-Type: application/json\r\n"
+	for name, c := range map[string]struct {
+		head   string
+		status string
+	}{
+		"no token":              {"POST /owner HTTP/1.1\r\n" + js, "401"},
+		"wrong type":            {"POST /owner HTTP/1.1\r\n" + owner, "415"},
+		"JSON":                  {"POST /owner HTTP/1.1\r\n" + owner + js, "400"},
+		"a route without body":  {"GET /open HTTP/1.1\r\n", "400"},
+		"no route":              {"POST /nothing HTTP/1.1\r\n", "400"},
+		"an upgrade":            {"GET /socket HTTP/1.1\r\n" + owner, "400"},
+		"an upgrade, no token":  {"GET /socket HTTP/1.1\r\n", "401"},
+		"a route for nobody":    {"POST /nobody HTTP/1.1\r\n" + owner, "403"},
+		"bytes without a token": {"POST /bytes HTTP/1.1\r\n", "401"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, length := range []string{"Content-Length: 100\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n64\r\n{"} {
+				c1, err := net.Dial("tcp", s.addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = c1.Close() }()
+				_, _ = io.WriteString(c1, c.head+"Host: "+s.addr+"\r\n"+length)
+				_ = c1.SetReadDeadline(time.Now().Add(10 * time.Second))
+				answer, err := io.ReadAll(c1)
+				if errors.Is(err, os.ErrDeadlineExceeded) || !strings.HasPrefix(string(answer), "HTTP/1.1 "+c.status) {
+					t.Errorf("%v, answered %.40q", err, answer)
+				}
+			}
+		})
 	}
 }
 
