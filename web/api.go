@@ -57,8 +57,8 @@ func newAPI(s *Server, router *chi.Mux) *api {
 	a.API = huma.NewAPI(huma.Config{
 		OpenAPI: doc, Formats: map[string]huma.Format{"application/json": format, "json": format}, DefaultFormat: "application/json",
 	}, adapter{a})
-	a.json = sync.OnceValues(func() ([]byte, error) { return json.Marshal(doc) })
-	a.yaml = sync.OnceValues(func() ([]byte, error) { return doc.YAML() })
+	a.json = func() ([]byte, error) { return json.Marshal(doc) }
+	a.yaml = func() ([]byte, error) { return doc.YAML() }
 	return a
 }
 
@@ -182,16 +182,22 @@ func sentence(s string) string {
 	return strings.ToUpper(s[:1]) + s[1:] + "."
 }
 
-// document serves the OpenAPI document.
+// document serves the OpenAPI document, which is written and packed once.
 func (s *Server) document(kind string, text func() ([]byte, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	load := sync.OnceValues(func() (served, error) {
 		body, err := text()
+		if err != nil {
+			return served{}, err
+		}
+		return served{plain: body, gzip: pack(body), tag: tagOf(body)}, nil
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := load()
 		if err != nil {
 			s.log.Error("write the API's document", "error", err)
 			guard.WriteProblem(w, internalProblem())
 			return
 		}
-		w.Header().Set("Content-Type", kind)
-		_, _ = w.Write(body) // the peer may be gone; there is nobody else to tell
+		body.answer(w, r, kind, "private, no-cache")
 	})
 }

@@ -555,38 +555,6 @@ func TestDrain(t *testing.T) {
 	r.want(200, "GET", "/sessions/one/events", nil, nil)
 }
 
-func TestPage(t *testing.T) {
-	r := newRig(t, options{})
-	a := r.send("GET", "/", nil, map[string]string{"Accept-Encoding": "identity"})
-	if a.status != 200 || !bytes.Contains(a.body, []byte(`<head><base href="/">`)) || a.header.Get("Cache-Control") != "no-cache" {
-		t.Errorf("%d %s %v", a.status, a.body, a.header)
-	}
-	for path, c := range map[string]struct{ encoding, accept, want string }{
-		"/assets/z-1a2b3c.js":   {"br", "gzip, br", "brotli"},
-		"/assets/z-1a2b3c.js?1": {"gzip", "gzip", "gzip"},
-		"/assets/z-1a2b3c.js?2": {"", "br;q=0", "plain"},
-	} {
-		a := r.send("GET", path, nil, map[string]string{"Accept-Encoding": c.accept})
-		if string(a.body) != c.want || a.header.Get("Content-Encoding") != c.encoding || !strings.Contains(a.header.Get("Cache-Control"), "immutable") {
-			t.Errorf("%s: %q %v", path, a.body, a.header)
-		}
-		if again := r.send("GET", path, nil, map[string]string{"Accept-Encoding": c.accept, "If-None-Match": a.header.Get("ETag")}); again.status != 304 {
-			t.Errorf("%s: %d", path, again.status)
-		}
-	}
-	if a := r.send("GET", "/assets/app-1a2b3c.js", nil, map[string]string{"Accept-Encoding": "gzip"}); a.header.Get("Content-Encoding") != "gzip" || len(a.body) > 200 {
-		t.Errorf("%d bytes, %v", len(a.body), a.header)
-	}
-	for _, path := range []string{"/nothing", "/assets/", "/assets", "/api/v1/nothing", "/api/v1/", "/assets/../index.html", "/index.html/x"} {
-		if a := r.send("GET", path, nil, nil); a.status != 404 || a.code() != "route-not-found" {
-			t.Errorf("%s: %d %.100s", path, a.status, a.body)
-		}
-	}
-	if a := r.send("POST", "/api/v1/host", "{}", map[string]string{"Authorization": "Bearer " + r.token}); a.status != 405 || a.code() != "method-not-allowed" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-}
-
 func TestBasePath(t *testing.T) {
 	r := newRig(t, options{source: hello(), web: func(c *web.Config) { c.BasePath = "/dsh/" }})
 	if a := r.send("GET", "/", nil, map[string]string{"Accept-Encoding": "identity"}); !bytes.Contains(a.body, []byte(`<base href="/dsh/">`)) {

@@ -104,9 +104,13 @@ func (f *asset) read(base string) (served, error) {
 	if out.gzip == nil && compressible(f.name) {
 		out.gzip = pack(out.plain)
 	}
-	sum := sha256.Sum256(out.plain)
-	out.tag = hex.EncodeToString(sum[:8])
+	out.tag = tagOf(out.plain)
 	return out, nil
+}
+
+func tagOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
 }
 
 func pack(data []byte) []byte {
@@ -180,35 +184,51 @@ func (a *assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		guard.WriteProblem(w, internalProblem())
 		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", mediaType(name))
-	h.Set("Vary", "Accept-Encoding")
+	cache := "no-cache"
 	if strings.HasPrefix(name, "assets/") {
-		h.Set("Cache-Control", "public, max-age=31536000, immutable")
-	} else {
-		h.Set("Cache-Control", "no-cache")
+		cache = "public, max-age=31536000, immutable"
 	}
-	data, tag := body.plain, body.tag
+	body.answer(w, r, mediaType(name), cache)
+}
+
+// answer sends the smallest form that the client takes, or says that the client has it.
+func (s served) answer(w http.ResponseWriter, r *http.Request, kind, cache string) {
+	h := w.Header()
+	h.Set("Content-Type", kind)
+	h.Set("Vary", "Accept-Encoding")
+	h.Set("Cache-Control", cache)
+	data, tag, coding := s.plain, s.tag, ""
 	accepts := r.Header.Get("Accept-Encoding")
 	switch {
-	case body.brotli != nil && acceptsCoding(accepts, "br"):
-		data, tag = body.brotli, tag+"-br"
-		h.Set("Content-Encoding", "br")
-	case body.gzip != nil && acceptsCoding(accepts, "gzip"):
-		data, tag = body.gzip, tag+"-gz"
-		h.Set("Content-Encoding", "gzip")
+	case s.brotli != nil && acceptsCoding(accepts, "br"):
+		data, tag, coding = s.brotli, tag+"-br", "br"
+	case s.gzip != nil && acceptsCoding(accepts, "gzip"):
+		data, tag, coding = s.gzip, tag+"-gz", "gzip"
 	}
 	tag = `"` + tag + `"`
 	h.Set("ETag", tag)
-	if r.Header.Get("If-None-Match") == tag {
-		h.Del("Content-Encoding")
+	if hasTag(r.Header.Get("If-None-Match"), tag) {
 		w.WriteHeader(http.StatusNotModified)
 		return
+	}
+	if coding != "" {
+		h.Set("Content-Encoding", coding)
 	}
 	h.Set("Content-Length", strconv.Itoa(len(data)))
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(data) // the peer may be gone; there is nobody else to tell
 	}
+}
+
+// hasTag reads an If-None-Match header. A proxy may have made a tag weak.
+func hasTag(header, tag string) bool {
+	for known := range strings.SplitSeq(header, ",") {
+		known = strings.TrimSpace(known)
+		if known == "*" || strings.TrimPrefix(known, "W/") == tag {
+			return true
+		}
+	}
+	return false
 }
 
 // acceptsCoding reads an Accept-Encoding header.

@@ -403,15 +403,20 @@ func BenchmarkIdleSockets(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-func resident(b *testing.B) int64 {
+// resident is the memory of this process after a collection.
+func resident(t testing.TB) int64 {
 	debug.FreeOSMemory()
+	return statm(t)
+}
+
+func statm(t testing.TB) int64 {
 	data, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
-		b.Skip(err)
+		t.Skip(err)
 	}
 	var total, rss int64
 	if _, err := fmt.Sscan(string(data), &total, &rss); err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	return rss * int64(os.Getpagesize())
 }

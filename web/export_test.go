@@ -13,6 +13,9 @@ func Hurry(s *Server, write, grace time.Duration) {
 	s.patience.WriteTimeout, s.patience.WriteGrace = write, grace
 }
 
+// HurryReads shortens the time that a message may take from its first frame to its last.
+func HurryReads(s *Server, d time.Duration) { s.patience.ReadTimeout = d }
+
 // Document is the API's document.
 func Document(s *Server) *huma.OpenAPI { return s.api().OpenAPI() }
 

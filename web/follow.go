@@ -93,7 +93,7 @@ func (f *follower) catchUp() error {
 	for {
 		run := f.shelf.at(f.log, f.cursor)
 		if run == nil {
-			page, err := f.log.Read(f.ctx, f.cursor, pageEvents, pageBytes)
+			page, err := f.log.Read(f.ctx, f.cursor, pageEvents, runBytes)
 			if err != nil {
 				return err
 			}

@@ -52,6 +52,8 @@ type options struct {
 	noAuth  bool
 	web     func(*web.Config)
 	presets map[string]string // the user's presets, by id
+	log     io.Writer         // takes all of the program's log
+	dir     string            // the data of a stopped rig
 }
 
 // rig is a server on a real port over a real host, store and shell; only the model follows a script.
@@ -71,7 +73,10 @@ type rig struct {
 
 func newRig(t testing.TB, o options) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: t.TempDir(), ws: t.TempDir()}
+	r := &rig{t: t, dir: o.dir, ws: t.TempDir()}
+	if r.dir == "" {
+		r.dir = t.TempDir()
+	}
 	for id, text := range o.presets {
 		writePreset(t, filepath.Join(r.dir, "presets", id), text)
 	}
@@ -93,6 +98,9 @@ func newRig(t testing.TB, o options) *rig {
 	}})
 	r.must(err)
 	logger := slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if o.log != nil {
+		logger = slog.New(slog.NewTextHandler(o.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
 	r.host = host.New(host.Config{
 		Store: store, Router: router, Credentials: keys, Proc: processes,
 		Roster:      presets.NewRoster(nil, filepath.Join(r.dir, "presets")),

@@ -92,7 +92,13 @@ type HostInfo struct {
 	DefaultPreset string     `json:"defaultPreset"`
 	Auth          bool       `json:"auth"`
 	Limits        HostLimits `json:"limits"`
-	Sandbox       any        `json:"sandbox,omitempty"`
+	Sandbox       any        `json:"sandbox,omitempty" doc:"What confines the processes of agents."`
+}
+
+// noSandbox is the report of a host that confines no processes.
+type noSandbox struct {
+	Backend string `json:"backend"` // none
+	Detail  string `json:"detail"`
 }
 
 // HostLimits are what clients run into.
@@ -118,6 +124,8 @@ func (a *api) hostRoutes() {
 			}
 			if s.cfg.Sandbox != nil {
 				out.Sandbox = s.cfg.Sandbox()
+			} else {
+				out.Sandbox = noSandbox{"none", "This host has no process sandbox: the commands of every agent run as the host's own user, with all its rights."}
 			}
 			return &struct{ Body HostInfo }{out}, nil
 		})
