@@ -32,14 +32,27 @@ type desk struct {
 	tool tools.Tool
 }
 
-// open returns a desk over the bare file system.
+// confinedCases is in the names of the tests whose desks are over a confined file system; see TestConfinedCases.
+const confinedCases = "ConfinedCases"
+
+func isConfined(t *testing.T) bool { return strings.Contains(t.Name(), confinedCases) }
+
+// open returns a desk over the bare file system, or the confined one.
 func open(t *testing.T, change ...func(*editor.Config, *editor.Options)) *desk {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return openIn(t, dir, change...)
+}
+
+func openIn(t *testing.T, dir string, change ...func(*editor.Config, *editor.Options)) *desk {
+	t.Helper()
 	cfg, opt := editor.DefaultConfig(), editor.Options{Files: fsys.NewLocal(nil)}
+	if isConfined(t) {
+		opt.Files = rooted(t, dir, fsys.WorkspaceWrite)
+	}
 	for _, c := range change {
 		c(&cfg, &opt)
 	}
@@ -53,16 +66,16 @@ func open(t *testing.T, change ...func(*editor.Config, *editor.Options)) *desk {
 // openQuick is open in memory, where there is a file system in memory: for thousands of files.
 func openQuick(t *testing.T) *desk {
 	t.Helper()
-	d := open(t)
-	if dir, err := os.MkdirTemp("/dev/shm", "editor"); err == nil {
-		t.Cleanup(func() {
-			if err := os.RemoveAll(dir); err != nil {
-				t.Error(err)
-			}
-		})
-		d.dir = dir
+	dir, err := os.MkdirTemp("/dev/shm", "editor")
+	if err != nil {
+		return open(t)
 	}
-	return d
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return openIn(t, dir)
 }
 
 func plain(cfg *editor.Config, _ *editor.Options) { cfg.Profile = editor.Plain }
@@ -386,7 +399,8 @@ func TestUndo(t *testing.T) {
 		d.has("f", "one\n")
 	})
 	t.Run("per agent", func(t *testing.T) {
-		a, b := open(t), open(t)
+		a := open(t)
+		b := openIn(t, a.dir)
 		p := a.put("f", "one\n")
 		a.ok("str_replace", "path", p, "old_str", "one", "new_str", "two")
 		b.fails(editor.NoHistory, nil, "undo_edit", "path", p)

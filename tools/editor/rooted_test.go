@@ -15,7 +15,17 @@ import (
 func confined(t *testing.T, mode fsys.Mode) *desk {
 	t.Helper()
 	d := open(t)
-	r, err := fsys.OpenRooted(fsys.RootedConfig{Workspace: d.dir, Mode: mode})
+	var err error
+	if d.tool, err = editor.New(editor.DefaultConfig(), editor.Options{Files: rooted(t, d.dir, mode), Workspace: d.dir}); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// rooted is a confined file system over dir.
+func rooted(t *testing.T, dir string, mode fsys.Mode) fsys.Provider {
+	t.Helper()
+	r, err := fsys.OpenRooted(fsys.RootedConfig{Workspace: dir, Mode: mode})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,10 +34,27 @@ func confined(t *testing.T, mode fsys.Mode) *desk {
 			t.Error(err)
 		}
 	})
-	if d.tool, err = editor.New(editor.DefaultConfig(), editor.Options{Files: r, Workspace: d.dir}); err != nil {
-		t.Fatal(err)
+	return r
+}
+
+// TestConfinedCases runs the tests of the commands once more, over a confined file system.
+func TestConfinedCases(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"Replace":                 TestReplace,
+		"Insert":                  TestInsert,
+		"OutsideWriter":           TestOutsideWriter,
+		"Arguments":               TestArguments,
+		"Create":                  TestCreate,
+		"CreateRace":              TestCreateRace,
+		"Undo":                    TestUndo,
+		"ResultsAreDeterministic": TestResultsAreDeterministic,
+		"Meta":                    TestMeta,
+		"Images":                  TestImages,
+		"ViewFile":                TestViewFile,
+		"ViewDirectory":           TestViewDirectory,
+	} {
+		t.Run(name, test)
 	}
-	return d
 }
 
 func TestConfined(t *testing.T) {

@@ -182,7 +182,11 @@ func TestViewFile(t *testing.T) {
 		if err := syscall.Mkfifo(d.at("pipe"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range []string{d.at("pipe"), "/dev/zero", "/dev/null"} {
+		special := []string{d.at("pipe")}
+		if !isConfined(t) {
+			special = append(special, "/dev/zero", "/dev/null")
+		}
+		for _, p := range special {
 			for _, command := range []string{"view", "str_replace", "insert", "undo_edit"} {
 				d.fails(editor.NotRegular, []string{p, "not a regular file"}, command, "path", p, "old_str", "a", "new_str", "b", "insert_line", 0)
 			}
@@ -220,7 +224,9 @@ func TestViewDirectory(t *testing.T) {
 		}
 		d.contains(d.ok("view", "path", d.at("link")), "\n"+d.at("link")+"/\n"+d.at("link/config"))
 		d.contains(d.ok("view", "path", d.at("link")+"/"), "\n"+d.at("link")+"/\n"+d.at("link/config"))
-		d.contains(d.ok("view", "path", "/"), "\n/\n", "\n/etc/\n")
+		if !isConfined(t) {
+			d.contains(d.ok("view", "path", "/"), "\n/\n", "\n/etc/\n")
+		}
 	})
 	t.Run("empty", func(t *testing.T) {
 		d := open(t)

@@ -80,6 +80,38 @@ func editKeeps(b *bench) {
 	}
 }
 
+// editLater leaves the giving back of the old contents until other edits stand.
+func editLater(b *bench) {
+	ctx := b.Context()
+	p := b.put("f", "old")
+	var settle []func()
+	for _, contents := range []string{"first", "second"} {
+		_, err := b.Edit(ctx, p, func(old []byte, _ fsys.Info) (fsys.Splice, error) {
+			return fsys.Splice{Cut: len(old), Text: []byte(contents), Later: func(do func()) { settle = append(settle, do) }}, nil
+		})
+		b.must(err)
+		b.has("f", contents)
+		b.alone("", "f")
+	}
+	for _, do := range settle {
+		do()
+	}
+	if len(settle) != 2 {
+		b.Errorf("%d left to do", len(settle))
+	}
+	no := errors.New("no")
+	for name, c := range map[string]struct {
+		contents string
+		err      error
+	}{"refused": {"third", no}, "equal": {"second", nil}} {
+		_, err := b.Edit(ctx, p, func(old []byte, _ fsys.Info) (fsys.Splice, error) {
+			return fsys.Splice{Cut: len(old), Text: []byte(c.contents), Later: func(func()) { b.Errorf("%s: something is left to do", name) }}, c.err
+		})
+		b.is(err, c.err)
+	}
+	b.has("f", "second")
+}
+
 func editRefuses(b *bench) {
 	ctx := b.Context()
 	b.put("f", "x")

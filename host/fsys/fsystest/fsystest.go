@@ -33,6 +33,7 @@ func Run(t *testing.T, open Open) {
 		"CreateRace":        createRace,
 		"Edit":              edit,
 		"EditKeeps":         editKeeps,
+		"EditLater":         editLater,
 		"EditRefuses":       editRefuses,
 		"EditChanged":       editChanged,
 		"EditParallel":      editParallel,
@@ -107,7 +108,6 @@ func (b *bench) is(err, want error) {
 	}
 }
 
-// to is a change of everything.
 // to changes a whole file to contents.
 func to(contents string) func([]byte, fsys.Info) (fsys.Splice, error) {
 	return func(old []byte, _ fsys.Info) (fsys.Splice, error) {
