@@ -92,7 +92,7 @@ func open(ctx context.Context, c *config, lookup func(string) (string, bool), ow
 		node = "unknown"
 	}
 	s.web, err = web.New(web.Config{
-		Host: s.host, Keys: tokens, Hosts: c.AllowHost, BasePath: c.BasePath, UIDev: c.uiDev, Node: node, Version: version,
+		Host: s.host, Keys: tokens, Hosts: c.AllowHost, BasePath: c.BasePath, UIDev: c.uiDev, Node: node, Version: version, Commit: commit(),
 		DefaultPreset: c.DefaultPreset,
 		Limits:        web.Limits{Connections: c.Limits.Connections, Sockets: c.Limits.Sockets}, Logger: logger,
 	})
