@@ -109,6 +109,135 @@ test('stop keeps what was written; queued messages wait, can be changed, and run
   await page.close();
 });
 
+const careful = [
+  'version: 1', 'extends: minimal', 'name: Careful', 'rows:',
+  '  - {id: approvals, use: approvals, with: {tools: [bash]}}', '  - {id: ask, use: tool-ask}', '',
+].join('\n');
+
+/** Makes the preset that asks, with the rights of the page. */
+async function makeCareful(page) {
+  const done = await page.evaluate(async (text) => {
+    const token = localStorage.getItem('dsh-web.token');
+    const headers = { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' };
+    const send = (method, path, body) => fetch(path, { method, headers, body: JSON.stringify(body) });
+    const copied = await send('POST', 'api/v1/presets', { id: 'careful', from: 'minimal' });
+    const written = await send('PUT', 'api/v1/presets/careful', { text });
+    return [copied.status, written.status];
+  }, careful);
+  assert.deepEqual(done, [201, 200]);
+}
+
+test('a call waits for leave: allow once, from a second tab, for the session, deny with a reason', async () => {
+  const first = await openPage(browser, { context });
+  await first.goto(host.url);
+  await first.getByRole('heading', { name: 'New session' }).waitFor();
+  await makeCareful(first);
+  await first.close();
+
+  const page = await begin('run: echo one > file; printf "a\u202eb"', { preset: 'careful' });
+  const card = (text) => page.locator('.approval', { hasText: text });
+  await card('echo one').getByRole('button', { name: 'Allow once' }).waitFor();
+  await status(page, 'Waiting for you');
+  assert.equal(await page.locator('.entry__link[aria-current] .entry__count').innerText(), '1');
+  assert.match(await card('echo one').innerText(), /a\\u202eb/, 'what reorders text is shown as an escape');
+  assert.doesNotMatch(await card('echo one').innerText(), /\u202e/);
+  assert.match(await card('echo one').innerText(), /only once: it redirects/);
+  assert.equal(await card('echo one').getByRole('button', { name: 'Allow for this session' }).count(), 0);
+  await expectAccessible(page, 'approval');
+  await shot(page, 'host-approval');
+  await page.reload();
+  await card('echo one').getByRole('button', { name: 'Allow once' }).click();
+  await card('echo one').getByText('Allowed').waitFor();
+  await status(page, 'Idle');
+  assert.equal(await page.locator('.entry__link[aria-current] .entry__count').count(), 0);
+
+  // Another tab answers; this one is told.
+  await composer(page).fill('run: ls file');
+  await composer(page).press('Enter');
+  await card('ls file').waitFor();
+  const inbox = await openPage(browser, { context });
+  await inbox.goto(`${host.url}#/approvals`);
+  await inbox.locator('.approval', { hasText: 'ls file' }).getByRole('button', { name: 'Allow for this session' }).waitFor();
+  assert.match(await inbox.locator('.approval').innerText(), /For this session allows/);
+  await shot(inbox, 'host-approval-inbox');
+  await inbox.getByRole('button', { name: 'Allow for this session' }).click();
+  await inbox.getByText('Nothing waits for an answer.').waitFor();
+  await card('ls file').getByText('Allowed').waitFor();
+  await status(page, 'Idle');
+
+  // The same runs by itself now, and is taken back.
+  await composer(page).fill('run: ls file');
+  await composer(page).press('Enter');
+  await until('the second listing', async () => (await page.locator('.tool').count()) === 3);
+  await status(page, 'Idle');
+  assert.equal(await page.locator('.approval').count(), 2);
+  await page.locator('.header').getByRole('button', { name: 'More' }).click();
+  await page.getByRole('menuitem', { name: 'Approvals…' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByText('ls file').waitFor();
+  await expectAccessible(page, 'leave');
+  await shot(page, 'host-leave');
+  await dialog.getByRole('button', { name: 'Take back' }).click();
+  await dialog.getByText('Nothing.').waitFor();
+  await dialog.getByRole('combobox').selectOption('full');
+  await dialog.getByRole('alert').getByText('without asking').first().waitFor();
+  await dialog.getByRole('combobox').selectOption('never');
+  await page.getByText('Approval policy').waitFor();
+  await dialog.getByRole('combobox').selectOption('ask');
+  await dialog.getByRole('button', { name: 'Close' }).click();
+
+  await composer(page).fill('run: rm file');
+  await composer(page).press('Enter');
+  await card('rm file').getByRole('button', { name: 'Deny…' }).click();
+  await page.getByLabel('Reason (the agent sees it)').fill('Keep the file.');
+  await page.getByLabel('Reason (the agent sees it)').press('Enter');
+  await card('rm file').getByText('Denied').waitFor();
+  await card('rm file').getByText('Keep the file.').waitFor();
+  await status(page, 'Idle');
+  page.expectQuiet();
+  inbox.expectQuiet();
+  await inbox.close();
+  await page.close();
+});
+
+test('a question: an option, other words, no answer', async () => {
+  const page = await begin('ask: Which one is it? | this | that', { preset: 'careful' });
+  const card = (text) => page.locator('.approval--question', { hasText: text });
+  await card('Which one').getByRole('button', { name: 'that' }).waitFor();
+  await expectAccessible(page, 'question');
+  await shot(page, 'host-question');
+  await card('Which one').getByRole('button', { name: 'that' }).click();
+  await card('Which one').getByText('Answered').waitFor();
+  await page.locator('.tool', { hasText: 'that' }).waitFor();
+  await status(page, 'Idle');
+  for (const [text, act, badge] of [
+    ['ask: In other words?', async (q) => { await q.getByLabel('Your answer').fill('<b>none</b>'); await q.getByLabel('Your answer').press('Enter'); }, 'Answered'],
+    ['ask: Say nothing?', (q) => q.getByRole('button', { name: 'Don’t answer' }).click(), 'Not answered'],
+  ]) {
+    await composer(page).fill(text);
+    await composer(page).press('Enter');
+    await act(card(text.slice(5)));
+    await card(text.slice(5)).getByText(badge).waitFor();
+    await status(page, 'Idle');
+  }
+  await card('In other words?').getByText('<b>none</b>').waitFor();
+  page.expectQuiet();
+  await page.close();
+});
+
+test('minimal shows nothing of approvals', async () => {
+  const page = await begin('run: echo free');
+  await page.locator('.tool', { hasText: 'free' }).waitFor();
+  await status(page, 'Idle');
+  assert.equal(await page.locator('.approval').count(), 0);
+  assert.equal(await page.getByText('Waiting for you').count(), 0);
+  await page.locator('.header').getByRole('button', { name: 'More' }).click();
+  await page.getByRole('menuitem').first().waitFor();
+  assert.equal(await page.getByRole('menuitem', { name: 'Approvals…' }).count(), 0);
+  page.expectQuiet();
+  await page.close();
+});
+
 test('the host is killed and restarted in mid-turn', async () => {
   const page = await begin('run: echo before\nslow: 600', { allow: lost });
   await page.locator('.message--live').waitFor();

@@ -149,10 +149,10 @@ test('every screen fits 360 px and has nothing serious for axe, in both schemes'
     const page = await open('#/', { width: 360, height: 700, dark });
     for (const [fragment, sign] of [
       ['#/', 'First message'],
-      ['#/approvals', 'Exact arguments'],
+      ['#/approvals', 'Exact command'],
       ['#/presets/mine', 'preset.yml'],
       ['#/settings', 'Providers'],
-      ['#/s/waiting', 'Exact arguments'],
+      ['#/s/waiting', 'Exact command'],
       ['#/s/damaged', 'does not match'],
     ]) {
       await page.goto(fixture.url + fragment);

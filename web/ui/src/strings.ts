@@ -50,7 +50,8 @@ const english = {
     unarchive: 'Unarchive',
     delete: 'Delete',
     actions: (title: string) => `Actions for ${title}`,
-    approvals: 'Approvals',
+    approvals: 'Waiting for you',
+    waiting: (n: number) => `${n} waiting for you`,
     presets: 'Presets',
     settings: 'Settings',
     group: (name: string, n: number) => `${name} · ${n} runs`,
@@ -60,7 +61,7 @@ const english = {
     running: 'Running',
     idle: 'Idle',
     damaged: 'Damaged',
-    waiting: 'Waiting for approval',
+    waiting: 'Waiting for you',
   } as Record<string, string>,
 
   untitled: 'Untitled session',
@@ -182,6 +183,7 @@ const english = {
     'preset': 'Preset chosen',
     'sandbox-mode': 'Sandbox mode',
     'approval-policy': 'Approval policy',
+    'approval-revoked': 'An approval for the session was taken back',
     'compaction': 'Earlier messages were summarised for the model.',
     'shell-reset': 'A fresh shell was started.',
     'shell-taken': 'A person used the shell.',
@@ -221,10 +223,14 @@ const english = {
   },
 
   approvals: {
-    title: 'Approvals',
+    title: 'Waiting for you',
+    menu: 'Approvals',
     none: 'Nothing waits for an answer.',
-    asks: (tool: string) => `${tool} asks to leave the sandbox`,
+    asks: (tool: string) => `Run ${tool}?`,
     arguments: 'Exact arguments',
+    command: 'Exact command',
+    covers: 'For this session allows',
+    once: (why: string) => `Can be allowed only once: ${why}.`,
     cwd: 'Directory',
     why: 'Why',
     allowOnce: 'Allow once',
@@ -233,6 +239,12 @@ const english = {
     denyReason: 'Reason (the agent sees it)',
     openSession: 'Open session',
     settled: (outcome: string) => `Already answered: ${outcome}.`,
+    policy: 'When a call needs approval',
+    policies: { ask: 'Ask', never: 'Deny without asking', full: 'Allow without asking' } as Record<string, string>,
+    fullText: 'Every call in this session then runs without asking, with all the rights of the host’s user.',
+    grants: 'Allowed for this session',
+    noGrants: 'Nothing.',
+    revoke: 'Take back',
     outcome: {
       allowed: 'Allowed',
       allow: 'Allowed',
@@ -244,6 +256,15 @@ const english = {
       unavailable: 'Withdrawn',
       settled: 'Answered',
     } as Record<string, string>,
+  },
+
+  questions: {
+    asks: 'The agent asks',
+    other: 'Your answer',
+    send: 'Answer',
+    decline: 'Don’t answer',
+    answered: 'Answered',
+    declined: 'Not answered',
   },
 
   prompt: {

@@ -161,9 +161,11 @@ export interface HostInfo {
   [extra: string]: unknown;
 }
 
+/** A call that waits for leave, or a question that waits for an answer. */
 export interface Approval {
   id: string;
   session: string;
+  kind?: string;
   callId?: string;
   tool?: string;
   arguments?: unknown;
@@ -171,7 +173,14 @@ export interface Approval {
   cwd?: string;
   reason?: string;
   leaves?: string;
-  status?: string;
+  /** Of an approval: covers, never. Of a question: question, options. */
+  detail?: unknown;
+}
+
+/** What a session's calls may do without asking. Without a policy its preset asks about nothing. */
+export interface Leave {
+  policy?: 'ask' | 'never' | 'full';
+  grants: { id: string; tool: string; arguments: string; covers?: string[][] }[];
 }
 
 export interface Prompt {

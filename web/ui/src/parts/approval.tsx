@@ -1,5 +1,5 @@
-// One question from the host to the person: may this leave the sandbox? What is
-// asked is shown exactly, control and bidirectional characters as escapes.
+// What waits for the person: may this call run, or a question of the agent. What
+// is asked is shown exactly, control and bidirectional characters as escapes.
 
 import { useState } from 'preact/hooks';
 import { ApiError } from '../api/client';
@@ -10,59 +10,83 @@ import { visible } from '../text/format';
 import type { ApprovalItem } from '../transcript/items';
 import { Badge, Button } from './controls';
 import { Icon } from './icon';
+import { Question } from './question';
 
 /** The card in a transcript: open while pending, then what became of it. */
 export function ApprovalCard({ item, session }: { item: ApprovalItem; session: string }) {
-  const pending = feed.value.approvals.get(item.id);
-  const asked = pending ?? fromEvent(item, session);
-  const outcome = item.outcome;
+  const asked = feed.value.approvals.get(item.id) ?? fromEvent(item, session);
+  const { outcome } = item;
+  if (asked.kind === 'question') return <Question asked={asked} item={item} />;
   return (
     <article class="approval" aria-label={strings.approvals.asks(asked.tool ?? '')}>
       <Head asked={asked}>
         {outcome && <Badge tone={/allow/.test(outcome) ? 'good' : 'warn'}>{strings.approvals.outcome[outcome] ?? outcome}</Badge>}
       </Head>
       <Facts asked={asked} />
-      {!outcome && <Answer asked={asked} />}
+      {outcome ? item.reason && <p class="approval__settled">{visible(item.reason)}</p> : <Answer asked={asked} />}
     </article>
   );
 }
 
 /** The card in the inbox. */
-export function PendingApproval({ asked, onOpen }: { asked: Approval; onOpen: () => void }) {
+export function Pending({ asked, onOpen }: { asked: Approval; onOpen: () => void }) {
+  const open = (
+    <Button kind="quiet" onClick={onOpen}>
+      {strings.approvals.openSession}
+    </Button>
+  );
+  if (asked.kind === 'question') return <Question asked={asked}>{open}</Question>;
   return (
     <article class="approval" aria-label={strings.approvals.asks(asked.tool ?? '')}>
-      <Head asked={asked}>
-        <Button kind="quiet" onClick={onOpen}>
-          {strings.approvals.openSession}
-        </Button>
-      </Head>
+      <Head asked={asked}>{open}</Head>
       <Facts asked={asked} />
       <Answer asked={asked} />
     </article>
   );
 }
 
+/** Posts what the person decided. The first one wins; `settled` says how an earlier one was. */
+export function useSettle(path: string, argsHash: string | undefined) {
+  const [busy, setBusy] = useState(false);
+  const [settled, setSettled] = useState('');
+  const settle = async (body: Record<string, unknown>) => {
+    setBusy(true);
+    try {
+      await api.post(path, { ...body, argsHash: argsHash ?? '' });
+    } catch (error) {
+      if (error instanceof ApiError && error.code === 'approval-settled') setSettled(String(error.problem?.['outcome'] ?? 'settled'));
+      else fail(error);
+    } finally {
+      setBusy(false);
+    }
+  };
+  const note = settled && <p class="approval__settled">{strings.approvals.settled(strings.approvals.outcome[settled] ?? settled)}</p>;
+  return { busy, settle, note };
+}
+
 function Head({ asked, children }: { asked: Approval; children: preact.ComponentChildren }) {
   return (
     <header class="approval__head">
       <Icon name="shield" />
-      <strong>{strings.approvals.asks(asked.tool ?? '')}</strong>
+      <strong>{strings.approvals.asks(visible(asked.tool ?? ''))}</strong>
       <span class="approval__right">{children}</span>
     </header>
   );
 }
 
 function Facts({ asked }: { asked: Approval }) {
+  const text = strings.approvals;
   const why = [asked.reason, asked.leaves].filter(Boolean).join(' · ');
+  const command = commandOf(asked.arguments);
   return (
     <dl class="approval__facts">
-      <dt>{strings.approvals.arguments}</dt>
+      <dt>{command === undefined ? text.arguments : text.command}</dt>
       <dd>
-        <pre class="code" tabIndex={0}>{visible(argumentText(asked.arguments))}</pre>
+        <pre class="code" tabIndex={0}>{visible(command ?? argumentText(asked.arguments))}</pre>
       </dd>
       {asked.cwd && (
         <>
-          <dt>{strings.approvals.cwd}</dt>
+          <dt>{text.cwd}</dt>
           <dd>
             <code>{visible(asked.cwd)}</code>
           </dd>
@@ -70,7 +94,7 @@ function Facts({ asked }: { asked: Approval }) {
       )}
       {why && (
         <>
-          <dt>{strings.approvals.why}</dt>
+          <dt>{text.why}</dt>
           <dd>{visible(why)}</dd>
         </>
       )}
@@ -81,78 +105,83 @@ function Facts({ asked }: { asked: Approval }) {
 function Answer({ asked }: { asked: Approval }) {
   const [denying, setDenying] = useState(false);
   const [reason, setReason] = useState('');
-  const [busy, setBusy] = useState(false);
-  const [settled, setSettled] = useState('');
+  const { busy, settle, note } = useSettle(`approvals/${encodeURIComponent(asked.id)}/decision`, asked.argsHash);
+  const text = strings.approvals;
+  const { covers, never } = (asked.detail ?? {}) as { covers?: string[][]; never?: string };
+  const allow = (scope: 'once' | 'session') => () => void settle({ decision: 'allow', scope });
 
-  const decide = async (decision: 'allow' | 'deny', scope: 'once' | 'session') => {
-    setBusy(true);
-    try {
-      await api.post(`approvals/${encodeURIComponent(asked.id)}/decision`, {
-        decision,
-        scope,
-        argsHash: asked.argsHash ?? '',
-        ...(decision === 'deny' && reason.trim() ? { reason: reason.trim() } : {}),
-      });
-    } catch (error) {
-      if (error instanceof ApiError && error.code === 'approval-settled') {
-        setSettled(String(error.problem?.['outcome'] ?? 'settled'));
-      } else fail(error);
-    } finally {
-      setBusy(false);
-    }
-  };
-
-  if (settled) return <p class="approval__settled">{strings.approvals.settled(strings.approvals.outcome[settled] ?? settled)}</p>;
+  if (note) return note;
   return (
     <div class="approval__answer">
       {denying ? (
         <form
           onSubmit={(event) => {
             event.preventDefault();
-            void decide('deny', 'once');
+            void settle({ decision: 'deny', ...(reason.trim() ? { reason: reason.trim() } : {}) });
           }}
         >
           <input
             type="text"
             value={reason}
-            aria-label={strings.approvals.denyReason}
-            placeholder={strings.approvals.denyReason}
+            maxLength={2000}
+            aria-label={text.denyReason}
+            placeholder={text.denyReason}
             onInput={(event) => setReason(event.currentTarget.value)}
           />
           <Button kind="danger" type="submit" disabled={busy}>
-            {strings.approvals.deny}
+            {text.deny}
           </Button>
           <Button onClick={() => setDenying(false)}>{strings.cancel}</Button>
         </form>
       ) : (
         <>
-          <Button kind="primary" disabled={busy} onClick={() => void decide('allow', 'once')}>
-            {strings.approvals.allowOnce}
+          <Button kind="primary" disabled={busy} onClick={allow('once')}>
+            {text.allowOnce}
           </Button>
-          <Button disabled={busy} onClick={() => void decide('allow', 'session')}>
-            {strings.approvals.allowSession}
-          </Button>
+          {!never && (
+            <Button disabled={busy} onClick={allow('session')}>
+              {text.allowSession}
+            </Button>
+          )}
           <Button disabled={busy} onClick={() => setDenying(true)}>
-            {strings.approvals.deny}…
+            {text.deny}…
           </Button>
+          {never && <p class="approval__note">{visible(text.once(never))}</p>}
+          {covers && covers.length > 0 && (
+            <p class="approval__note">
+              {text.covers}{' '}
+              {covers.map((words, i) => (
+                <code key={i}>{commandText(words)}</code>
+              ))}
+            </p>
+          )}
         </>
       )}
     </div>
   );
 }
 
+/** A command's words, each as a shell would need it. */
+export function commandText(words: readonly string[]): string {
+  return visible(words.map((w) => (/^[\w@%+=:,./-]+$/.test(w) ? w : `'${w.replace(/'/g, `'\\''`)}'`)).join(' '));
+}
+
 function fromEvent(item: ApprovalItem, session: string): Approval {
   const text = (name: string) => (typeof item.data[name] === 'string' ? (item.data[name] as string) : undefined);
-  const fields = {
-    callId: text('callId'),
-    tool: text('tool'),
-    argsHash: text('argsHash'),
-    reason: text('reason'),
-    leaves: text('leaves'),
-    cwd: text('cwd'),
-  };
-  const known = Object.fromEntries(Object.entries(fields).filter(([, v]) => v !== undefined));
-  return { id: item.id, session, arguments: item.data['arguments'], ...known };
+  const fields = Object.fromEntries(
+    ['kind', 'callId', 'tool', 'argsHash', 'reason', 'leaves', 'cwd'].map((name) => [name, text(name)]).filter(([, v]) => v !== undefined),
+  );
+  return { id: item.id, session, arguments: item.data['arguments'], detail: item.data['detail'], ...fields };
+}
+
+/** A shell command alone is easier to judge as text than inside JSON. */
+function commandOf(value: unknown): string | undefined {
+  try {
+    const parsed = JSON.parse(String(value)) as Record<string, unknown>;
+    return Object.keys(parsed).length === 1 && typeof parsed['command'] === 'string' ? parsed['command'] : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 function argumentText(value: unknown): string {

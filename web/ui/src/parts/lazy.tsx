@@ -1,11 +1,15 @@
 // A screen whose code is fetched when it is first shown.
 
-import type { ComponentType } from 'preact';
+import type { ComponentChild, ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { fail } from '../store/app';
 import { Spinner } from './controls';
 
-export function lazy<P extends object>(load: () => Promise<ComponentType<P>>): ComponentType<P> {
+/** `wait` is shown until then. */
+export function lazy<P extends object>(
+  load: () => Promise<ComponentType<P>>,
+  wait: ComponentChild = <p class="page page--wait"><Spinner /></p>,
+): ComponentType<P> {
   let loaded: ComponentType<P> | null = null;
   return function Lazy(props: P) {
     const [, setReady] = useState(loaded !== null);
@@ -17,6 +21,6 @@ export function lazy<P extends object>(load: () => Promise<ComponentType<P>>): C
       }, fail);
     }, []);
     const Screen = loaded;
-    return Screen ? <Screen {...props} /> : <p class="page page--wait"><Spinner /></p>;
+    return Screen ? <Screen {...props} /> : wait;
   };
 }

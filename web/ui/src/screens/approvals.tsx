@@ -1,6 +1,6 @@
 // Everything that waits for an answer, over all sessions.
 
-import { PendingApproval } from '../parts/approval';
+import { Pending } from '../parts/approval';
 import { feed } from '../store/app';
 import { titleOf } from '../store/feed';
 import { navigate } from '../store/route';
@@ -16,7 +16,7 @@ export function ApprovalsScreen() {
         {[...approvals.values()].map((asked) => (
           <section key={asked.id}>
             <h2 class="page__sub">{titleOf(sessions.get(asked.session), strings.untitled)}</h2>
-            <PendingApproval asked={asked} onOpen={() => navigate({ screen: 'session', id: asked.session })} />
+            <Pending asked={asked} onOpen={() => navigate({ screen: 'session', id: asked.session })} />
           </section>
         ))}
       </div>

@@ -2,9 +2,11 @@
 
 import { useRef, useState } from 'preact/hooks';
 import { Badge, Button, StatusDot } from '../parts/controls';
+import { lazy } from '../parts/lazy';
 import { Menu } from '../parts/menu';
 import { FullAccess } from '../parts/presets';
-import { feed, presets } from '../store/app';
+import { pendingIn, presets } from '../store/app';
+import { useLeave } from '../store/leave';
 import { change, download, fork, stop } from '../store/commands';
 import { offers } from '../store/offers';
 import { navigate } from '../store/route';
@@ -13,14 +15,18 @@ import { strings } from '../strings';
 import { count, shortPath } from '../text/format';
 import { DeleteDialog } from './delete';
 
+const LeaveDialog = lazy(() => import('./more').then((m) => m.LeaveDialog), null);
+
 export type Panel = 'prompt' | 'terminal';
 
 export function SessionHeader(props: { session: OpenSession; panel: Panel | null; onPanel: (panel: Panel) => void }) {
   const { session } = props;
   const [deleting, setDeleting] = useState(false);
+  const [showing, setShowing] = useState(false);
   const info = session.info.value;
   const running = session.running.value;
-  const asked = [...feed.value.approvals.values()].some((a) => a.session === session.id);
+  const asked = pendingIn(session.id) > 0;
+  const leave = useLeave(session);
   const status = info?.status === 'damaged' ? 'damaged' : !running ? 'idle' : asked ? 'waiting' : 'running';
   const text = strings.session;
   const model = session.transcript.value.model ?? info?.model;
@@ -63,6 +69,7 @@ export function SessionHeader(props: { session: OpenSession; panel: Panel | null
                 label: `${text.export}: ${label}`,
                 run: () => exportAs(format),
               })),
+              ...(leave?.policy ? [{ label: `${strings.approvals.menu}…`, run: () => setShowing(true) }] : []),
               ...(info ? [{ label: `${strings.sidebar.delete}…`, run: () => setDeleting(true), danger: true }] : []),
             ]}
           />
@@ -94,6 +101,7 @@ export function SessionHeader(props: { session: OpenSession; panel: Panel | null
           </button>
         )}
       </div>
+      {showing && leave?.policy && <LeaveDialog session={session} leave={leave} onClose={() => setShowing(false)} />}
       {deleting && info && <DeleteDialog session={info} onClose={() => setDeleting(false)} />}
     </header>
   );

@@ -6,7 +6,7 @@ import { Icon, type IconName } from '../parts/icon';
 import { Menu } from '../parts/menu';
 import { StatusDot } from '../parts/controls';
 import { archive } from '../store/commands';
-import { api, feed, pendingCount } from '../store/app';
+import { api, feed, pendingCount, pendingIn } from '../store/app';
 import { byWorkspace, titleOf } from '../store/feed';
 import { offers } from '../store/offers';
 import { fragmentOf, navigate, route, type Route } from '../store/route';
@@ -78,7 +78,7 @@ export function Sidebar({ onNavigate }: { onNavigate: () => void }) {
           <input type="checkbox" checked={archived} onChange={(event) => setArchived(event.currentTarget.checked)} />
           {text.showArchived}
         </label>
-        {offers('POST /approvals/{}/decision') && <Place to={{ screen: 'approvals' }} icon="shield" label={text.approvals} go={go} count={pendingCount.value} />}
+        {(pendingCount.value > 0 || route.value.screen === 'approvals') && <Place to={{ screen: 'approvals' }} icon="shield" label={text.approvals} go={go} count={pendingCount.value} />}
         {offers('GET /presets/{}') && <Place to={{ screen: 'presets' }} icon="layers" label={text.presets} go={go} />}
         <Place to={{ screen: 'settings' }} icon="gear" label={text.settings} go={go} />
       </div>
@@ -91,7 +91,7 @@ function Entry(props: { session: Session; go: (to: Route) => void; onDelete: (se
   const { session } = props;
   const to: Route = { screen: 'session', id: session.id };
   const title = titleOf(session, strings.untitled);
-  const waiting = [...feed.value.approvals.values()].some((a) => a.session === session.id);
+  const waiting = pendingIn(session.id);
   return (
     <li class="entry">
       <a
@@ -100,8 +100,13 @@ function Entry(props: { session: Session; go: (to: Route) => void; onDelete: (se
         onClick={follow(to, props.go)}
         aria-current={isCurrent(session) ? 'page' : undefined}
       >
-        <StatusDot status={waiting ? 'waiting' : session.status} />
+        <StatusDot status={waiting > 0 ? 'waiting' : session.status} />
         <span class="entry__title">{title}</span>
+        {waiting > 0 && (
+          <span class="place__count entry__count" title={strings.sidebar.waiting(waiting)}>
+            {waiting}
+          </span>
+        )}
         <span class="entry__when">{ago(session.updatedAt ?? session.createdAt)}</span>
       </a>
       <span class="entry__menu">

@@ -25,6 +25,8 @@ export const models = signal<readonly ModelRoute[]>([]);
 export const toast = signal<{ text: string; tone: 'error' | 'info' } | null>(null);
 
 export const pendingCount = computed(() => feed.value.approvals.size);
+/** How many approvals and questions wait in a session. */
+export const pendingIn = (session: string): number => [...feed.value.approvals.values()].filter((a) => a.session === session).length;
 
 const base = baseUrl();
 export const api = new Client(base, () => logOut());

@@ -102,5 +102,6 @@ describe('format', () => {
   });
   it('shows what would hide or reorder itself', () => {
     expect(visible('a\u202eb\u200bc\x1b[0m\nd')).toBe('a\\u202eb\\u200bc\\u001b[0m\nd');
+    expect(visible('\u{e0041}\ud800\ufe0f\u3164\u2066\r é 漢 😀')).toBe('\\u{e0041}\\ud800\\ufe0f\\u3164\\u2066\\u000d é 漢 😀');
   });
 });

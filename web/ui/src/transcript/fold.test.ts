@@ -90,6 +90,12 @@ describe('fold', () => {
     put('approval/asked', { id: 'p', tool: 'shell' });
     put('approval/decided', { id: 'p', outcome: 'allowed', by: 'owner' });
     expect(fold(log).items).toMatchObject([{ kind: 'approval', outcome: 'allowed', by: 'owner' }]);
+    put('approval/asked', { id: 'q', kind: 'question', tool: 'ask_user', detail: { question: 'Which?' } });
+    put('approval/decided', { id: 'q', outcome: 'allowed', by: 'owner', answer: 'this' });
+    expect(fold(log).items[1]).toMatchObject({ kind: 'approval', outcome: 'allowed', answer: 'this' });
+    put('approval/asked', { id: 'r', tool: 'shell' });
+    put('approval/decided', { id: 'r', outcome: 'expired', by: 'host', reason: 'nobody answered within 1h' });
+    expect(fold(log).items[2]).toMatchObject({ outcome: 'expired', reason: 'nobody answered within 1h' });
   });
 
   it('takes 10,000 messages in a moment', () => {

@@ -175,8 +175,9 @@ function step(draft: Draft, event: LogEvent): void {
       const at = draft.at.get(`p${id}`);
       const row = at === undefined ? undefined : draft.items[at];
       if (at === undefined || row?.kind !== 'approval') return;
-      const by = text(data['by']);
-      draft.items[at] = { ...row, outcome: text(data['outcome']) ?? 'settled', ...defined({ by }) };
+      if (data['scope'] === 'session') set({ leaveChanges: draft.state.leaveChanges + 1 });
+      const [by, reason, answer] = ['by', 'reason', 'answer'].map((name) => text(data[name]));
+      draft.items[at] = { ...row, outcome: text(data['outcome']) ?? 'settled', ...defined({ by, reason, answer }) };
       return;
     }
     case 'todo/write': {
@@ -190,7 +191,11 @@ function step(draft: Draft, event: LogEvent): void {
     }
     case 'sandbox/mode':
       return notice('info', 'sandbox-mode', { detail: data['mode'] });
+    case 'approval/revoked':
+      set({ leaveChanges: draft.state.leaveChanges + 1 });
+      return notice('info', 'approval-revoked');
     case 'approval/policy':
+      set({ leaveChanges: draft.state.leaveChanges + 1 });
       return notice('info', 'approval-policy', { detail: data['policy'] });
     case 'compaction/summary':
       return notice('info', 'compaction', { detail: plainText(blocksOf((data['message'] as Message | undefined)?.content)) });

@@ -57,6 +57,10 @@ export interface ApprovalItem extends Row {
   readonly data: Readonly<Record<string, unknown>>;
   readonly outcome?: string;
   readonly by?: string;
+  /** The owner's, or why nobody decided. */
+  readonly reason?: string;
+  /** Of a question. */
+  readonly answer?: string;
 }
 
 export interface TodoItem extends Row {
@@ -80,6 +84,8 @@ export interface Transcript {
   readonly settled: { turn: number; step: number };
   /** Counts changes of the inbox, so that the queue is read again. */
   readonly inboxChanges: number;
+  /** Counts changes of what may run without asking. */
+  readonly leaveChanges: number;
 }
 
 export const emptyTranscript: Transcript = {
@@ -90,6 +96,7 @@ export const emptyTranscript: Transcript = {
   usage: { inputTokens: 0, outputTokens: 0, cacheReadTokens: 0 },
   settled: { turn: 0, step: 0 },
   inboxChanges: 0,
+  leaveChanges: 0,
 };
 
 export type { LogEvent };

@@ -127,6 +127,7 @@ function faceOf(call: Call): Face {
     const what = stringField(args, 'pattern') ?? stringField(args, 'query') ?? path;
     return { icon: 'search', verb: name, title: what, body: (c) => <PlainResult call={c} /> };
   }
+  if (name === 'ask_user') return { icon: 'info', verb: name, title: stringField(args, 'question') ?? '', body: (c) => <PlainResult call={c} /> };
   if (/todo/.test(name)) return { icon: 'list', verb: name, title: '', body: (c) => (c.item?.state === 'failed' ? <PlainResult call={c} /> : null) };
   return { icon: 'tool', verb: name || strings.tool.input, title: '', body: (c) => <GenericBody call={c} /> };
 }
