@@ -8,7 +8,8 @@
 // goroutines all land; bytes reach the file whole or not at all; a failed write leaves the original and no temporary file. Critical
 // sections are per file and per [Locks], which one process shares among its providers. Other programs take no part in them: a write of theirs
 // between our read and our replace is noticed and reported as [ErrChanged], apart from the few microseconds between the last look and the rename.
-// Nothing is flushed to the disk: after a power cut a file has its old or its new contents.
+// Nothing is flushed to the disk: after a power cut a file has its old or its new contents where the file system sees to that when a file
+// is renamed over another, as ext4 and btrfs do.
 package fsys
 
 import (
