@@ -142,19 +142,19 @@ type Leave struct {
 	Grants []approval.Grant `json:"grants" doc:"What was allowed for the whole session, in the order given."`
 }
 
-// Leave gives the session's policy and grants.
+// Leave gives the session's policy and grants. A session whose preset asks about nothing has neither, and its log isn't read.
 func (s *Session) Leave(ctx context.Context) (Leave, error) {
+	asks, err := s.asks(ctx)
+	if err != nil || !asks {
+		return Leave{Grants: []approval.Grant{}}, err
+	}
 	log, err := s.host.journal.Open(ctx, s.ID())
 	if err != nil {
 		return Leave{}, s.host.notFound(s.ID(), err)
 	}
 	defer s.host.journal.Release(log)
-	out := Leave{Grants: approval.Grants(log.State())}
-	asks, err := s.asks(ctx)
-	if err == nil && asks {
-		out.Policy = approval.PolicyOf(log.State())
-	}
-	return out, err
+	st := log.State()
+	return Leave{Policy: approval.PolicyOf(st), Grants: approval.Grants(st)}, nil
 }
 
 // Revoke takes a grant back. Calls that it let through go on.
@@ -173,7 +173,7 @@ func (s *Session) asks(ctx context.Context) (bool, error) {
 	if l := s.entry.now(); l != nil {
 		return l.mounted.Load().Composition.Asks(), nil
 	}
-	c, err := s.host.given(ctx, s.ID())
+	c, err := s.host.recorded(ctx, s.ID())
 	if err != nil {
 		return false, err
 	}

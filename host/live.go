@@ -43,7 +43,11 @@ func (h *Host) mount(ctx context.Context, id, workspace string, c *presets.Compo
 		return nil, errors.Join(fmt.Errorf("open agent scope: %w", err), closeFS())
 	}
 	l = &live{scope: s, gone: make(chan struct{})}
-	l.desk = approval.New(func() *session.Log { return l.log }, h.cfg.Now)
+	log := func() *session.Log { return l.log }
+	if h.cfg.Standalone {
+		log = nil // nobody is there to ask
+	}
+	l.desk = approval.New(log, h.cfg.Now)
 	l.settings.Store(&own)
 	defer func() {
 		if err != nil {
@@ -202,8 +206,16 @@ func (h *Host) resume(ctx context.Context, e *entry) (l *live, err error) {
 	return l, nil
 }
 
-// given is the composition that a stored session runs on.
+// given is the composition that a stored session runs on; it says when the preset is another one by now.
 func (h *Host) given(ctx context.Context, id string) (*presets.Composition, error) {
+	c, err := h.recorded(ctx, id)
+	if err == nil && !h.cfg.Standalone {
+		h.reportDrift(id, c)
+	}
+	return c, err
+}
+
+func (h *Host) recorded(ctx context.Context, id string) (*presets.Composition, error) {
 	if h.cfg.Standalone {
 		return h.resolvePreset(h.cfg.DefaultPreset)
 	}
@@ -215,7 +227,6 @@ func (h *Host) given(ctx context.Context, id string) (*presets.Composition, erro
 	if err != nil {
 		return nil, refuse(CodePresetBroken, "The preset recorded with session %s can't be read: %v", id, err)
 	}
-	h.reportDrift(id, c)
 	return c, nil
 }
 

@@ -215,6 +215,27 @@ func TestImport(t *testing.T) {
 	}
 }
 
+func TestImportTakesNoLeaveAlong(t *testing.T) {
+	lines := []string{`{"type":"session","version":0,"id":"x","createdAt":1,"cwd":"/w","delegationDepth":0}`}
+	for i, e := range []string{
+		`"turn/start","data":{"turn":1}`,
+		`"approval/asked","data":{"id":"a~x","tool":"bash","callId":"c","arguments":"{\"command\":\"git status\"}","argsHash":"h","reason":"r"}`,
+		`"approval/decided","data":{"id":"a~x","outcome":"allowed","scope":"session","by":"owner"}`,
+		`"approval/policy","data":{"policy":"full"}`,
+		`"approval/asked","data":{"id":"b~x","tool":"bash","callId":"c","argsHash":"h","reason":"r"}`,
+	} {
+		lines = append(lines, fmt.Sprintf(`{"seq":%d,"time":1,"type":%s}`, i, e))
+	}
+	j := journal(t, t.TempDir(), false)
+	l, err := export.Import(t.Context(), strings.NewReader(strings.Join(lines, "\n")+"\n"), j, export.ImportOptions{ID: "y"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := l.State(); len(st.Grants) != 0 || st.Policy != session.PolicyAsk || len(st.Approvals) != 0 || l.Info().Pending != 0 {
+		t.Errorf("grants %+v, policy %q, pending %+v", st.Grants, st.Policy, st.Approvals)
+	}
+}
+
 func TestBundle(t *testing.T) {
 	j := journal(t, t.TempDir(), false)
 	l := sample(t, j)
