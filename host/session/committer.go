@@ -1,13 +1,10 @@
 package session
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"runtime"
-	"runtime/debug"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -29,7 +26,7 @@ const (
 type operation struct {
 	log      *Log
 	update   func(State) ([]Draft, error)
-	change   func(*work) error
+	change   func(*applier, *work) error
 	creates  []creation
 	partials []*Log
 	ready    []Change
@@ -66,9 +63,8 @@ type work struct {
 // committer is the one goroutine that writes. Everything in it belongs to that goroutine.
 type committer struct {
 	journal *Journal
-	encoder *encoder
-	works   []*work
-	size    int
+	sides   [2]*applier
+	chunk   uint64 // counts the chunks that were applied
 	goid    atomic.Uint64
 }
 
@@ -128,16 +124,17 @@ func (c *committer) yield(answered int) {
 	}
 }
 
-// process commits ops in order, all that fit at once.
+// together is how many operations are applied before the bounds of a commit are looked at.
+const together = 64
+
+// process commits ops, those of each log in order, all that fit at once.
 func (c *committer) process(ops []*operation) {
 	var batch []*operation
-	for _, op := range ops {
-		if !op.stage.CompareAndSwap(opQueued, opTaken) {
-			continue
-		}
-		c.apply(op)
-		batch = append(batch, op)
-		if len(batch) == batchOperations || c.size > batchBytes {
+	for chunk := range slices.Chunk(ops, together) {
+		taken := slices.DeleteFunc(chunk, func(op *operation) bool { return !op.stage.CompareAndSwap(opQueued, opTaken) })
+		c.apply(taken)
+		batch = append(batch, taken...)
+		if len(batch) >= batchOperations || c.sides[0].size+c.sides[1].size > batchBytes {
 			c.commit(batch)
 			batch = nil
 		}
@@ -147,229 +144,49 @@ func (c *committer) process(ops []*operation) {
 	}
 }
 
-// workOf gives the batch's work on a log.
-func (c *committer) workOf(l *Log) *work {
-	if l.work == nil {
-		w := &work{log: l, change: Change{ID: l.header.ID}}
-		l.mu.Lock()
-		w.state, w.info = l.state, l.info
-		l.mu.Unlock()
-		l.work = w
-		c.works = append(c.works, w)
-	}
-	return l.work
-}
+// worthTwo is from how many operations on a second processor is asked for help.
+const worthTwo = 16
 
-// apply runs op on the working state. What it may not do is left in op.err.
-func (c *committer) apply(op *operation) {
-	switch {
-	case op.creates != nil:
-		c.applyCreates(op)
-	case op.partials != nil:
-		for _, l := range op.partials {
-			if w := c.workOf(l); !w.clear && !w.change.Delete && !l.isGone() {
-				w.change.Partials, w.saved = l.live.unsaved()
-				w.ops = append(w.ops, op)
-			}
-		}
-	case op.ready != nil:
-		for _, change := range op.ready {
-			c.works = append(c.works, &work{group: op, change: change, info: *change.Info, ops: []*operation{op}})
-			for _, e := range change.Events {
-				c.size += len(e.Data)
-			}
-		}
-	default:
-		w := c.workOf(op.log)
-		w.ops = append(w.ops, op)
-		switch {
-		case w.change.Delete || op.log.isGone():
-			op.err = ErrNotFound
-		case op.change != nil:
-			if op.err = op.change(w); op.err == nil {
-				w.change.Info = &w.info
-			}
-		case w.info.Damage != "":
-			op.err = &DamageError{Session: w.change.ID, Seq: w.state.LastSeq + 1, Reason: w.info.Damage}
-		default:
-			c.applyUpdate(w, op)
-		}
+// apply runs ops on the working states. Those of one log stay in order on one side; logs know nothing of each other, so that both sides can
+// run at once. An operation on several logs makes all wait in line.
+func (c *committer) apply(ops []*operation) {
+	alone := c.journal.opts.Checked || len(ops) < worthTwo || runtime.GOMAXPROCS(0) < 2
+	for _, op := range ops {
+		alone = alone || op.log == nil
 	}
-}
-
-func (c *committer) applyCreates(op *operation) {
-	first := len(c.works)
-	for _, cr := range op.creates {
-		w := c.workOf(cr.log)
-		w.group, w.created, w.ops = op, true, append(w.ops, op)
-		w.change.Create, w.change.Info = true, &w.info
-		if cr.Pin != nil {
-			w.change.Documents = append(w.change.Documents, Document{DocPin, cr.Pin})
+	if alone {
+		for _, op := range ops {
+			c.sides[0].apply(op)
 		}
-		if cr.Settings != nil {
-			w.change.Documents = append(w.change.Documents, Document{DocSettings, cr.Settings})
-		}
-		err := c.seed(w, cr.Seed)
-		if err == nil {
-			err = c.append(w, cr.Drafts)
-		}
-		if err != nil {
-			op.err = err
-			for _, w := range c.works[first:] {
-				w.log.work = nil
-			}
-			c.works = c.works[:first]
-			return
-		}
-	}
-}
-
-func (c *committer) applyUpdate(w *work, op *operation) {
-	drafts, err := c.call(op.update, w.state)
-	if err == nil && c.journal.opts.Checked {
-		err = c.checkPure(op.update, w.state, drafts)
-	}
-	if err != nil {
-		op.err = err
 		return
 	}
-	from := len(w.events)
-	if op.err = c.append(w, drafts); op.err == nil {
-		op.events = w.events[from:len(w.events):len(w.events)]
-	}
-}
-
-// call runs an update function. A panic of it is its caller's error and nobody else's.
-func (c *committer) call(f func(State) ([]Draft, error), s State) (drafts []Draft, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("update function panicked: %v\n%s", r, debug.Stack())
+	c.chunk++
+	var sides [2][]*operation
+	logs := 0
+	for _, op := range ops {
+		if op.log.chunk != c.chunk {
+			op.log.chunk, op.log.side = c.chunk, logs%2
+			logs++
 		}
-	}()
-	s.seal()
-	return f(s)
-}
-
-func (c *committer) checkPure(f func(State) ([]Draft, error), s State, first []Draft) error {
-	second, err := c.call(f, s)
-	if err != nil || len(second) != len(first) {
-		return ErrImpure
+		sides[op.log.side] = append(sides[op.log.side], op)
 	}
-	for i := range first {
-		a, errA := json.Marshal(first[i].Payload)
-		b, errB := json.Marshal(second[i].Payload)
-		if errA != nil || errB != nil {
-			return errors.Join(errA, errB)
-		}
-		if first[i].Payload.EventType() != second[i].Payload.EventType() || !bytes.Equal(a, b) {
-			return ErrImpure
+	run := func(side int) {
+		for _, op := range sides[side] {
+			c.sides[side].apply(op)
 		}
 	}
-	return nil
-}
-
-// append adds all drafts to the work, or none.
-func (c *committer) append(w *work, drafts []Draft) error {
-	if len(drafts) == 0 {
-		return nil
-	}
-	before := *w
-	now := c.journal.now().UnixMilli()
-	for _, d := range drafts {
-		if err := c.appendOne(w, now, d); err != nil {
-			ops := w.ops
-			*w = before
-			w.ops = ops
-			return err
-		}
-	}
-	c.touch(w)
-	return nil
-}
-
-func (c *committer) appendOne(w *work, now int64, d Draft) error {
-	if d.Payload == nil {
-		return errors.New("append event: the draft has no payload")
-	}
-	e := Event{Seq: w.state.LastSeq + 1, Time: now, Type: d.Payload.EventType(), Prev: w.state.Last}
-	if ig, ok := d.Payload.(ignorable); ok {
-		e.Ignorable = ig.Ignorable()
-	}
-	encoded, err := c.encoder.encode(&e, d.Payload)
-	if err != nil {
-		return err
-	}
-	// The state is folded from the bytes, never from the value, so that it can't differ from what a reload folds.
-	p, known, err := DecodePayload(e)
-	if err != nil {
-		return err
-	}
-	if !known && !e.Ignorable {
-		return fmt.Errorf("append event: the type %q isn't in the vocabulary and isn't ignorable", e.Type)
-	}
-	return c.add(w, e, encoded, p)
-}
-
-// add folds one event into the work and puts it into the change.
-func (c *committer) add(w *work, e Event, encoded []byte, p Payload) error {
-	if p != nil {
-		if err := w.state.apply(e, p); err != nil {
-			return err
-		}
-	}
-	w.state.advance(e, HashEvent(encoded))
-	w.events = append(w.events, e)
-	w.encoded = append(w.encoded, Encoded{Seq: e.Seq, Data: encoded})
-	c.size += len(encoded)
-	if text := searchedText(p); text != "" {
-		w.change.Texts = append(w.change.Texts, Text{Seq: e.Seq, Text: FoldText(text)})
-	}
-	switch p := p.(type) {
-	case AssistantMessage, TurnEnd:
-		w.clear = true
-	case ToolResult:
-		w.results = append(w.results, p.Message.Source.CallID)
-	case Title:
-		w.change.Texts = append(w.change.Texts, Text{Seq: TitleSeq, Text: FoldText(p.Title)})
-	case RequestHeader:
-		w.info.Model = ModelRef{Provider: p.Header.Config.Provider, Model: p.Header.Config.Model}
-	}
-	return nil
-}
-
-func (c *committer) touch(w *work) {
-	w.info.LogFacts = w.state.Facts()
-	w.change.Info, w.change.Events = &w.info, w.encoded
-	if w.clear && w.log.partials {
-		w.change.DropPartial = true
-	}
-}
-
-// seed folds a log to begin with.
-func (c *committer) seed(w *work, seed [][]byte) error {
-	for _, encoded := range seed {
-		_, e, err := Fold(w.state, encoded)
-		if err != nil {
-			return fmt.Errorf("copy log: %w", err)
-		}
-		p, _, err := DecodePayload(e)
-		if err != nil {
-			return err
-		}
-		if err := c.add(w, e, encoded, p); err != nil {
-			return err
-		}
-	}
-	if len(seed) > 0 {
-		c.touch(w)
-	}
-	return nil
+	var other sync.WaitGroup
+	other.Go(func() { run(1) })
+	run(0)
+	other.Wait()
 }
 
 // commit makes the batch durable, publishes it, tells the hook, and then lets the callers go on.
 func (c *committer) commit(batch []*operation) {
-	works := c.works
-	c.works, c.size = nil, 0
+	works := slices.Concat(c.sides[0].works, c.sides[1].works)
+	for _, side := range c.sides {
+		side.works, side.size = nil, 0
+	}
 	for _, w := range works {
 		if w.log != nil {
 			w.log.work = nil

@@ -148,7 +148,7 @@ func drawPayload(t *rapid.T, s State) Payload {
 func TestFold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := Header{ID: "s", CreatedAt: 5, AgentPreset: PresetRef{ID: "minimal"}}
-		c := committer{encoder: newEncoder()}
+		c := applier{encoder: newEncoder()}
 		w := &work{state: NewState(h)}
 		type kept struct {
 			state  State

@@ -11,7 +11,7 @@ import (
 
 // Options configure a Journal. The zero value works.
 type Options struct {
-	// Now stamps events; nil: time.Now.
+	// Now stamps events; nil: time.Now. Several goroutines may call it at once.
 	Now    func() time.Time
 	Logger *slog.Logger
 	// AfterCommit is told what was committed, after it was published and before the callers of Update go on. It runs on the committer's
@@ -94,7 +94,10 @@ func NewJournal(store Store, opts Options) *Journal {
 	if j.opts.CheckpointEvery <= 0 {
 		j.opts.CheckpointEvery = 250 * time.Millisecond
 	}
-	j.committer = committer{journal: j, encoder: newEncoder()}
+	j.committer = committer{journal: j}
+	for i := range j.committer.sides {
+		j.committer.sides[i] = &applier{now: j.now, checked: opts.Checked, encoder: newEncoder()}
+	}
 	return j
 }
 

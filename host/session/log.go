@@ -36,8 +36,10 @@ type Log struct {
 	tailLen  int         // bytes of encoding in tail
 	refs     int         // guarded by journal.mu
 
-	work     *work // the committer's
-	partials bool  // the committer's: the store may hold pieces of an unfinished message
+	work     *work  // the committer's
+	chunk    uint64 // the committer's: the chunk of operations that side was chosen for
+	side     int    // the committer's: which applier has the log
+	partials bool   // the committer's: the store may hold pieces of an unfinished message
 }
 
 type tailEvent struct {
@@ -71,7 +73,7 @@ func (l *Log) Info() Info {
 }
 
 // Update appends what f returns. f sees the committed state and what this batch has before it; it may run more than once and must be a pure
-// function of the state: it may not block, lock, call out or call Update. An error of f refuses: nothing is appended and Update returns that
+// function of the state: it may not block, lock, call out or call Update, and runs beside those of other logs. An error of f refuses: nothing is appended and Update returns that
 // error as it is. No drafts and no error append nothing. When Update returns events, they are durable and published.
 //
 // A context that ends before the committer took the update withdraws it; afterwards Update waits for the commit, so a context error always

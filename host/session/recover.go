@@ -125,10 +125,10 @@ func (j *Journal) recoverOne(ctx context.Context, enc *encoder, info Info) (Chan
 	}
 	drafts, counts := Closing(state, partials)
 	w := &work{state: state, info: info}
-	c := committer{journal: j, encoder: enc}
+	a := applier{encoder: enc}
 	now := j.now().UnixMilli()
 	for _, d := range drafts {
-		if err := c.appendOne(w, now, d); err != nil {
+		if err := a.appendOne(w, now, d); err != nil {
 			return Change{}, counts, err
 		}
 	}

@@ -55,7 +55,7 @@ func (j *Journal) Annotations(ctx context.Context, id string) ([]byte, error) {
 
 // SetSettings replaces the private settings and the model that lists show.
 func (j *Journal) SetSettings(ctx context.Context, id string, settings []byte, m ModelRef) error {
-	return j.change(ctx, id, func(w *work) error {
+	return j.change(ctx, id, func(_ *applier, w *work) error {
 		w.info.Model = m
 		w.change.Documents = append(w.change.Documents, Document{DocSettings, settings})
 		return nil
@@ -70,14 +70,14 @@ func (j *Journal) SelectPreset(ctx context.Context, id string, preset PresetRef,
 		return err
 	}
 	defer j.Release(l)
-	return j.change(ctx, id, func(w *work) error {
+	return j.change(ctx, id, func(a *applier, w *work) error {
 		switch {
 		case w.info.Damage != "":
 			return &DamageError{Session: id, Seq: w.state.LastSeq + 1, Reason: w.info.Damage}
 		case !w.state.Blank:
 			return ErrBegun
 		}
-		if err := j.committer.append(w, []Draft{{Payload: PresetSelected{AgentPreset: preset}}}); err != nil {
+		if err := a.append(w, []Draft{{Payload: PresetSelected{AgentPreset: preset}}}); err != nil {
 			return err
 		}
 		w.change.Documents = append(w.change.Documents, Document{DocPin, pin})
@@ -87,7 +87,7 @@ func (j *Journal) SelectPreset(ctx context.Context, id string, preset PresetRef,
 
 // SetAnnotations replaces the annotations.
 func (j *Journal) SetAnnotations(ctx context.Context, id string, annotations []byte) error {
-	return j.change(ctx, id, func(w *work) error {
+	return j.change(ctx, id, func(_ *applier, w *work) error {
 		w.change.Documents = append(w.change.Documents, Document{DocAnnotations, annotations})
 		return nil
 	})
@@ -95,22 +95,22 @@ func (j *Journal) SetAnnotations(ctx context.Context, id string, annotations []b
 
 // SetArchived archives a session, or takes it back.
 func (j *Journal) SetArchived(ctx context.Context, id string, archived bool) error {
-	return j.change(ctx, id, func(w *work) error { w.info.Archived = archived; return nil })
+	return j.change(ctx, id, func(_ *applier, w *work) error { w.info.Archived = archived; return nil })
 }
 
 // SetLabels replaces the labels.
 func (j *Journal) SetLabels(ctx context.Context, id string, labels map[string]string) error {
 	labels = maps.Clone(labels)
-	return j.change(ctx, id, func(w *work) error { w.info.Labels = labels; return nil })
+	return j.change(ctx, id, func(_ *applier, w *work) error { w.info.Labels = labels; return nil })
 }
 
 // Delete removes the session with all that belongs to it. Whoever still holds its log gets ErrNotFound.
 func (j *Journal) Delete(ctx context.Context, id string) error {
-	return j.change(ctx, id, func(w *work) error { w.change.Delete = true; return nil })
+	return j.change(ctx, id, func(_ *applier, w *work) error { w.change.Delete = true; return nil })
 }
 
 // change commits f on the row of a session. f runs on the committer's goroutine, under the rules of update functions.
-func (j *Journal) change(ctx context.Context, id string, f func(*work) error) error {
+func (j *Journal) change(ctx context.Context, id string, f func(*applier, *work) error) error {
 	l, err := j.View(ctx, id)
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (j *Journal) quarantine(l *Log, damage *DamageError) {
 		return
 	}
 	j.logger.Warn("session quarantined", "session", damage.Session, "seq", damage.Seq, "reason", damage.Reason)
-	op := &operation{log: l, change: func(w *work) error { w.info.Damage = damage.Reason; return nil }, done: make(chan struct{})}
+	op := &operation{log: l, change: func(_ *applier, w *work) error { w.info.Damage = damage.Reason; return nil }, done: make(chan struct{})}
 	j.mu.Lock()
 	if j.closed || !j.started {
 		j.mu.Unlock()

@@ -52,10 +52,11 @@ type Store struct {
 	readers *sql.DB
 	writer  chan *writer // one slot: whoever holds the writer may use it
 
-	tending chan struct{} // capacity 1: something was committed
-	quit    chan struct{}
-	tender  sync.WaitGroup
-	written atomic.Int64 // about how many bytes were written since the last checkpoint
+	tending  chan struct{} // capacity 1: something was committed
+	checking chan struct{} // one slot: whoever fills it may checkpoint; taken before the writer
+	quit     chan struct{}
+	tender   sync.WaitGroup
+	written  atomic.Int64 // about how many bytes were written since the last checkpoint
 
 	mu   sync.Mutex // leaf
 	rows map[string]int64
@@ -88,7 +89,7 @@ func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open data directory: %w", err)
 	}
-	s := &Store{dir: dir, rows: map[string]int64{}, arrivals: map[int64][]place{}, writer: make(chan *writer, 1), tending: make(chan struct{}, 1), quit: make(chan struct{})}
+	s := &Store{dir: dir, rows: map[string]int64{}, arrivals: map[int64][]place{}, writer: make(chan *writer, 1), tending: make(chan struct{}, 1), checking: make(chan struct{}, 1), quit: make(chan struct{})}
 	if s.release, err = session.LockFile(filepath.Join(dir, lockName)); err != nil {
 		return nil, fmt.Errorf("open data directory %s: %w", dir, err)
 	}

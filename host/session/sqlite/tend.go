@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql/driver"
 	"time"
 )
@@ -9,22 +10,30 @@ import (
 const (
 	// checkpointSize is about how many bytes of WAL are put into the database at once.
 	checkpointSize = 4 << 20
-	// checkpointPages bounds the WAL (4 KiB each). Under a steady load the tender never sees its end; then a commit writes what the tender
-	// left, and the WAL begins anew.
-	checkpointPages = "4000"
-	// idleTime without a commit makes the store idle. Then arrivals of idleMove bytes and more are moved.
-	idleTime = 50 * time.Millisecond
-	idleMove = 1 << 20
+	// restartPages is from how many pages (4 KiB) on the WAL is to begin anew. It does when all of it is in the database, which under a steady
+	// load never happens beside the commits: then the next one waits while the little that was written meanwhile follows.
+	restartPages = 2000
+	// aheadSize bounds what is written while a checkpoint is late: then the commit waits for it, or does it.
+	aheadSize = 2 * checkpointSize
+	// lastPages is SQLite's own bound, for the case that all this fails.
+	lastPages = "8000"
+	// idleTime without a commit makes the store idle. Then arrivals of idleMove bytes and more are moved, with pieceTime between pieces for
+	// whoever wants to commit.
+	idleTime  = 50 * time.Millisecond
+	pieceTime = time.Millisecond
+	idleMove  = 1 << 20
 )
+
+const checkpointSQL = "PRAGMA wal_checkpoint(PASSIVE)"
 
 // tend runs until quit closes, and closes its connection.
 func (s *Store) tend(conn driver.Conn) {
 	defer func() { _ = conn.Close() }()
-	checkpoint, err := conn.Prepare("PRAGMA wal_checkpoint(PASSIVE)")
+	stmt, err := conn.Prepare(checkpointSQL)
 	if err != nil {
-		return // the WAL is bounded all the same
+		return // commits do it, see keepUp
 	}
-	defer func() { _ = checkpoint.Close() }()
+	defer func() { _ = stmt.Close() }()
 	timer := time.NewTimer(idleTime)
 	timer.Stop()
 	defer timer.Stop()
@@ -34,27 +43,76 @@ func (s *Store) tend(conn driver.Conn) {
 			return
 		case <-s.tending:
 			if s.written.Load() >= checkpointSize {
-				s.written.Store(0)
-				_, _ = stmtText(checkpoint) // what it can't do now it does the next time
+				s.checkpoint(stmt)
 			}
 			timer.Reset(idleTime)
 		case <-timer.C:
-			s.moveIfIdle()
+			if s.moveIfIdle() {
+				timer.Reset(pieceTime)
+			}
 		}
 	}
 }
 
-// moveIfIdle moves the arrivals when the writer is free.
-func (s *Store) moveIfIdle() {
+// checkpoint puts the WAL into the database. What it can't do now, it or a commit does the next time.
+func (s *Store) checkpoint(stmt driver.Stmt) {
+	s.checking <- struct{}{}
+	defer func() { <-s.checking }()
+	s.written.Store(0)
+	if walPages(stmt) < restartPages {
+		return
+	}
+	if w, ok := <-s.writer; ok {
+		walPages(stmt)
+		s.writer <- w
+	}
+}
+
+// keepUp is for a commit that is about to begin: it waits for a checkpoint that is late, or does one that didn't come.
+func (s *Store) keepUp() {
+	if s.written.Load() < aheadSize {
+		return
+	}
+	s.checking <- struct{}{}
+	defer func() { <-s.checking }()
+	if s.written.Load() < aheadSize {
+		return
+	}
+	if w, ok := <-s.writer; ok {
+		s.written.Store(0)
+		walPages(w.checkpoint)
+		s.writer <- w
+	}
+}
+
+// walPages runs a checkpoint and says how long the WAL is.
+func walPages(stmt driver.Stmt) int64 {
+	rows, err := stmt.(driver.StmtQueryContext).QueryContext(context.Background(), nil)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = rows.Close() }()
+	var row [3]driver.Value // busy, pages of the WAL, those of them that are in the database
+	if rows.Next(row[:]) != nil {
+		return 0
+	}
+	pages, _ := row[1].(int64)
+	return pages
+}
+
+// moveIfIdle moves a piece of the arrivals when the writer is free, and says whether there are more.
+func (s *Store) moveIfIdle() (more bool) {
 	select {
 	case w, ok := <-s.writer:
 		if !ok {
-			return
+			return false
 		}
 		if w.size >= idleMove {
 			s.move(w)
 		}
+		more = w.size >= idleMove && w.moveAt == moveSize // the last one succeeded
 		s.writer <- w
 	default: // a commit runs, and after it comes another look
 	}
+	return more
 }

@@ -1,12 +1,14 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/dsh-web/dsh-web/host/session"
@@ -16,21 +18,22 @@ import (
 type writer struct {
 	conn driver.Conn
 
-	begin, commit, rollback, epoch, setEpoch, setLast         driver.Stmt
-	insertSession, updateSession, deleteSession, findSession  driver.Stmt
-	updateFacts                                               driver.Stmt
-	insertEvent, deleteEvents, insertText, deleteTexts        driver.Stmt
-	insertArrival, deleteArrival, moveArrivals, dropArrivals  driver.Stmt
-	putDocument, deleteDocument, insertPartial, deletePartial driver.Stmt
+	checkpoint, begin, commit, rollback, epoch, setEpoch, setLast driver.Stmt
+	insertSession, updateSession, deleteSession, findSession      driver.Stmt
+	updateFacts                                                   driver.Stmt
+	insertEvent, deleteEvents, insertText, deleteTexts            driver.Stmt
+	insertArrival, deleteArrival, moveArrivals, dropArrivals      driver.Stmt
+	putDocument, deleteDocument, insertPartial, deletePartial     driver.Stmt
 
 	args []driver.NamedValue // reused
 
 	// last is the number that the last new session was given. No number is given twice, so that whoever looked one up can't meet another
 	// session under it.
 	last int64
-	// next is the number of the next arrival, size the bytes of arrivals, moveAt the size at which they are moved.
+	// next is the number of the next arrival, size the bytes of all that are there, moveAt the size at which a commit moves some.
 	next   int64
 	size   int
+	pieces []piece
 	moveAt int
 }
 
@@ -42,7 +45,7 @@ func openWriter(ctx context.Context, path string, p pragmas) (_ *writer, err err
 	if w.conn, err = (connector{path, p}).Connect(ctx); err != nil {
 		return nil, err
 	}
-	if err := execText(w.conn, "PRAGMA wal_autocheckpoint = "+checkpointPages); err != nil {
+	if err := execText(w.conn, "PRAGMA wal_autocheckpoint = "+lastPages); err != nil {
 		_ = w.conn.Close()
 		return nil, fmt.Errorf("open database: %w", err)
 	}
@@ -50,6 +53,7 @@ func openWriter(ctx context.Context, path string, p pragmas) (_ *writer, err err
 		stmt *driver.Stmt
 		sql  string
 	}{
+		{&w.checkpoint, checkpointSQL},
 		{&w.begin, "BEGIN IMMEDIATE"},
 		{&w.commit, "COMMIT"},
 		{&w.rollback, "ROLLBACK"},
@@ -69,8 +73,8 @@ func openWriter(ctx context.Context, path string, p pragmas) (_ *writer, err err
 		{&w.deleteEvents, "DELETE FROM event WHERE key BETWEEN ? AND ?"},
 		{&w.insertArrival, "INSERT INTO arrival (n, session, seq, body) VALUES (?, ?, ?, ?)"},
 		{&w.deleteArrival, "DELETE FROM arrival WHERE n = ?"},
-		{&w.moveArrivals, "INSERT INTO event (key, body) SELECT session << 32 | seq, body FROM arrival ORDER BY session, seq"},
-		{&w.dropArrivals, "DELETE FROM arrival"},
+		{&w.moveArrivals, "INSERT INTO event (key, body) SELECT session << 32 | seq, body FROM arrival WHERE n <= ? ORDER BY session, seq"},
+		{&w.dropArrivals, "DELETE FROM arrival WHERE n <= ?"},
 		{&w.insertText, "INSERT OR REPLACE INTO search (key, body) VALUES (?, ?)"},
 		{&w.deleteTexts, "DELETE FROM search WHERE key BETWEEN ? AND ?"},
 		{&w.putDocument, "INSERT OR REPLACE INTO document (session, kind, body) VALUES (?, ?, ?)"},
@@ -88,7 +92,7 @@ func openWriter(ctx context.Context, path string, p pragmas) (_ *writer, err err
 
 func (w *writer) close() error {
 	for _, s := range []driver.Stmt{
-		w.begin, w.commit, w.rollback, w.epoch, w.setEpoch, w.setLast, w.insertSession, w.updateSession, w.updateFacts, w.deleteSession, w.findSession, w.insertEvent,
+		w.checkpoint, w.begin, w.commit, w.rollback, w.epoch, w.setEpoch, w.setLast, w.insertSession, w.updateSession, w.updateFacts, w.deleteSession, w.findSession, w.insertEvent,
 		w.deleteEvents, w.insertArrival, w.deleteArrival, w.moveArrivals, w.dropArrivals, w.insertText, w.deleteTexts, w.putDocument, w.deleteDocument, w.insertPartial, w.deletePartial,
 	} {
 		if s != nil {
@@ -174,6 +178,7 @@ type arrived struct{ session, seq, n int64 }
 
 // Commit writes all changes in one transaction.
 func (s *Store) Commit(epoch int64, changes []session.Change) error {
+	s.keepUp()
 	w, err := s.take(context.Background())
 	if err != nil {
 		return err
@@ -208,7 +213,9 @@ func (s *Store) Commit(epoch int64, changes []session.Change) error {
 	default:
 	}
 	w.last, w.next = p.last, p.next
-	w.size += p.size
+	if p.size > 0 {
+		w.arrived(p.next-1, p.size)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, n := range p.rows {
@@ -226,26 +233,54 @@ func (s *Store) Commit(epoch int64, changes []session.Change) error {
 	return nil
 }
 
-// Arrivals are moved while the store is idle, and at the latest when they hold moveSize bytes, by a commit that then waits for it. An event
-// counts as at least minEvent, which bounds their number too.
+// Arrivals are moved in pieces of about pieceSize bytes, the oldest first: while the store is idle, and by a commit that finds moveSize of
+// them. An event counts as at least minEvent, which bounds their number too.
 const (
-	moveSize = 32 << 20
-	minEvent = 512
+	pieceSize = 2 << 20
+	moveSize  = 32 << 20
+	minEvent  = 512
 )
 
-// move puts the arrivals where they stay. A failure isn't the failure of a commit: everything is still readable where it is, and it is tried
-// again later.
-func (s *Store) move(w *writer) {
-	err := w.transaction(func() error { return errors.Join(w.exec(w.moveArrivals), w.exec(w.dropArrivals)) })
-	if err != nil {
-		w.moveAt += moveSize / 4
+// piece is a run of arrivals: up to which number, and how many bytes.
+type piece struct {
+	last int64
+	size int
+}
+
+// arrived counts new arrivals, of which last is the newest.
+func (w *writer) arrived(last int64, size int) {
+	w.size += size
+	if n := len(w.pieces); n > 0 && w.pieces[n-1].size < pieceSize {
+		w.pieces[n-1] = piece{last, w.pieces[n-1].size + size}
 		return
 	}
-	s.written.Add(int64(2 * w.size))
-	w.size, w.moveAt = 0, moveSize
+	w.pieces = append(w.pieces, piece{last, size})
+}
+
+// move puts the oldest piece of the arrivals where it stays. A failure isn't the failure of a commit: everything is still readable where it
+// is, and it is tried again later.
+func (s *Store) move(w *writer) {
+	if len(w.pieces) == 0 {
+		return
+	}
+	p := w.pieces[0]
+	err := w.transaction(func() error { return errors.Join(w.exec(w.moveArrivals, p.last), w.exec(w.dropArrivals, p.last)) })
+	if err != nil {
+		w.moveAt += pieceSize
+		return
+	}
+	w.pieces, w.size, w.moveAt = w.pieces[1:], w.size-p.size, moveSize
+	s.written.Add(int64(2 * p.size))
 	s.mu.Lock()
-	s.arrivals = map[int64][]place{}
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	for id, places := range s.arrivals {
+		rest, _ := slices.BinarySearchFunc(places, p.last+1, func(p place, n int64) int { return cmp.Compare(p.n, n) })
+		if rest == len(places) {
+			delete(s.arrivals, id)
+		} else {
+			s.arrivals[id] = places[rest:]
+		}
+	}
 }
 
 // loadArrivals finds what the last process left.
@@ -275,7 +310,7 @@ func (s *Store) loadArrivals(w *writer) error {
 		size, _ := row[3].(int64)
 		s.arrivals[id] = append(s.arrivals[id], place{seq, n})
 		w.next = n + 1
-		w.size += max(minEvent, int(size))
+		w.arrived(n, max(minEvent, int(size)))
 	}
 }
 
