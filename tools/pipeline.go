@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -73,6 +74,9 @@ func (r *Runner) run(ctx context.Context, set []Tool, asked session.ToolCall, ou
 		stop := context.AfterFunc(closing, cancel)
 		defer stop()
 		done <- r.guarded(runCtx, tool, call)
+		if len(after) > 0 {
+			runtime.Gosched() // whoever waits for the result goes first, not behind a system call
+		}
 		for _, do := range after {
 			do()
 		}
