@@ -27,6 +27,7 @@ func Run(t *testing.T, open Opener) {
 	t.Run("journal", func(t *testing.T) { journal(t, open) })
 	t.Run("faults", func(t *testing.T) { faults(t, open) })
 	t.Run("anew", func(t *testing.T) { anew(t, open) })
+	t.Run("beside", func(t *testing.T) { beside(t, open) })
 	t.Run("recovery", func(t *testing.T) { recovery(t, open) })
 }
 
