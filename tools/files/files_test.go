@@ -3,6 +3,8 @@ package files
 import (
 	"context"
 	"encoding/json"
+	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,3 +106,30 @@ func TestConfig(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestGolden pins, byte for byte, what the model is told about the tools.
+func TestGolden(t *testing.T) {
+	all, err := New(DefaultConfig(), editor.Options{Files: fsys.NewLocal(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told strings.Builder
+	for _, tool := range all {
+		fmt.Fprintf(&told, "%s\n%s\n%s\n\n", tool.Name, tool.Description, tool.Parameters)
+	}
+	path := filepath.Join("testdata", "model.txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(told.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), told.String()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden file")
