@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -222,6 +223,72 @@ func TestHostileFrames(t *testing.T) {
 		}
 		closeCode(t, c) // ends without hanging
 	})
+}
+
+// TestPongsStandBetweenMessages has a peer ping while long messages are written: every message and every pong arrives whole.
+func TestPongsStandBetweenMessages(t *testing.T) {
+	const messages, pings = 60, 200
+	url := serve(t, socket.Options{}, func(c *socket.Conn) {
+		reading := make(chan struct{})
+		go func() { defer close(reading); _, _, _ = c.Read(context.Background()) }() // answers pings
+		long := bytes.Repeat([]byte("x"), 300_000)
+		for i := range messages {
+			var err error
+			switch i % 3 {
+			case 0:
+				err = c.Write(true, long)
+			case 1:
+				err = c.WriteFrames(append(socket.AppendHeader(nil, true, len(long)), long...))
+			case 2: // several in one go
+				two := append(socket.AppendHeader(nil, true, 3), "one"...)
+				err = c.WriteFrames(append(socket.AppendHeader(two, true, 200), long[:200]...))
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		<-reading
+	})
+	c := raw(t, url)
+	var pinging sync.WaitGroup
+	defer pinging.Wait()
+	pinging.Go(func() {
+		for i := range pings {
+			if _, err := c.Write(frame(true, 9, []byte{byte(i)})); err != nil {
+				return
+			}
+		}
+	})
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	got, pongs := 0, 0
+	for got < messages/3*4 || pongs < pings {
+		var head [10]byte
+		if _, err := io.ReadFull(c, head[:2]); err != nil {
+			t.Fatalf("after %d messages and %d pongs: %v", got, pongs, err)
+		}
+		n := int(head[1])
+		switch n {
+		case 126:
+			_, _ = io.ReadFull(c, head[2:4])
+			n = int(binary.BigEndian.Uint16(head[2:]))
+		case 127:
+			_, _ = io.ReadFull(c, head[2:10])
+			n = int(binary.BigEndian.Uint64(head[2:]))
+		}
+		payload := make([]byte, min(n, 1<<20))
+		if _, err := io.ReadFull(c, payload); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case head[0] == 0x8a && n == 1 && payload[0] == byte(pongs):
+			pongs++
+		case head[0] == 0x82 && (n == 300_000 || n == 200) && len(bytes.Trim(payload, "x")) == 0, head[0] == 0x82 && string(payload) == "one":
+			got++
+		default:
+			t.Fatalf("frame %x of %d bytes", head, n)
+		}
+	}
+	_ = c.Close()
 }
 
 func TestSlowReader(t *testing.T) {
