@@ -73,8 +73,9 @@ func (l *Log) Info() Info {
 }
 
 // Update appends what f returns. f sees the committed state and what this batch has before it; it may run more than once and must be a pure
-// function of the state: it may not block, lock, call out or call Update, and runs beside those of other logs. An error of f refuses: nothing is appended and Update returns that
-// error as it is. No drafts and no error append nothing. When Update returns events, they are durable and published.
+// function of the state: it may not block, lock, call out or call Update, and it may run beside those of other logs. An error of f refuses:
+// nothing is appended and Update returns that error as it is. No drafts and no error append nothing. When Update returns events, they are
+// durable and published.
 //
 // A context that ends before the committer took the update withdraws it; afterwards Update waits for the commit, so a context error always
 // means that nothing was appended.

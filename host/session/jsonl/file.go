@@ -268,7 +268,7 @@ func (f *file) write(lead []byte, at int64, events []session.Encoded) error {
 		_ = f.log.Truncate(at) // whatever was written isn't acknowledged, and the next write goes over it
 		return err
 	}
-	if err := syncData(f.log); err != nil {
+	if err := f.log.Sync(); err != nil {
 		_ = f.log.Truncate(at)
 		return err
 	}
