@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import os
 from types import TracebackType
-from typing import Any, AsyncIterator, Mapping
+from typing import Any, AsyncGenerator, Mapping
 
 from ._config import DEFAULT_MODEL, DEFAULT_TIMEOUT, RECEIPT_TIMEOUT, Config, new_session_id, prompt_params
 from ._errors import DshError, ReceiptTimeout, RunTimeout
 from ._process import Process, find_binary
 from ._turn import Turn
-from ._types import RunResult, StreamItem
+from ._types import Json, RunResult, StreamItem
 
 
 class AsyncHarness:
@@ -83,17 +83,17 @@ class AsyncHarness:
 
     def stream(
         self, prompt: str | list[dict[str, Any]], *, session_id: str | None = None, timeout: float = DEFAULT_TIMEOUT,
-    ) -> AsyncIterator[StreamItem]:
+    ) -> AsyncGenerator[StreamItem, None]:
         """Like run, but gives events and live text as they come; the last event is the turn's end. Closing it early cancels the turn."""
         return self._follow(Turn(session_id or new_session_id()), prompt, timeout)
 
-    async def _follow(self, turn: Turn, prompt: str | list[dict[str, Any]], timeout: float) -> AsyncIterator[StreamItem]:
+    async def _follow(self, turn: Turn, prompt: str | list[dict[str, Any]], timeout: float) -> AsyncGenerator[StreamItem, None]:
         process = self._running()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        notifications: asyncio.Queue[tuple[str, dict]] = asyncio.Queue()
+        notifications: asyncio.Queue[tuple[str, Json]] = asyncio.Queue()
 
-        def sink(method: str, params: dict) -> None:
+        def sink(method: str, params: Json) -> None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
                 loop.call_soon_threadsafe(notifications.put_nowait, (method, params))
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Callable, Mapping
 
 from ._errors import BinaryNotFound, ProcessDied, RequestError
+from ._types import Json, json_object
 
-Sink = Callable[[str, dict], None]  # method, params; method "" means that the process is gone
+Sink = Callable[[str, Json], None]  # method, params; method "" means that the process is gone
 _STDERR_KEPT = 64 << 10
 
 
@@ -137,25 +138,25 @@ class Process:
 
     def _frame(self, line: bytes) -> None:
         try:
-            frame = json.loads(line)
+            frame = json_object(json.loads(line))
         except ValueError:
             return
-        if not isinstance(frame, dict):
-            return
-        method = frame.get("method")
+        method, number = frame.get("method"), frame.get("id")
         if isinstance(method, str):
-            params = frame.get("params") or {}
+            params = json_object(frame.get("params"))
             with self._lock:
-                sinks = list(self._sinks.get(params.get("sessionId", ""), ()))
+                sinks = list(self._sinks.get(str(params.get("sessionId", "")), ()))
             for sink in sinks:
                 sink(method, params)
             return
+        if not isinstance(number, int):
+            return
         with self._lock:
-            future = self._pending.pop(frame.get("id"), None)
+            future = self._pending.pop(number, None)
         if future is None or not future.set_running_or_notify_cancel():
             return
-        error = frame.get("error")
-        if error is not None:
+        if frame.get("error") is not None:
+            error = json_object(frame["error"])
             future.set_exception(RequestError(error.get("code", 0), error.get("message", "refused"), error.get("data")))
         else:
             future.set_result(frame.get("result"))

@@ -8,13 +8,13 @@ import os
 import queue
 import time
 from types import TracebackType
-from typing import Any, Iterator, Mapping
+from typing import Any, Generator, Mapping
 
 from ._config import DEFAULT_MODEL, DEFAULT_TIMEOUT, RECEIPT_TIMEOUT, Config, new_session_id, prompt_params
 from ._errors import DshError, ReceiptTimeout, RunTimeout
 from ._process import Process, find_binary
 from ._turn import Turn
-from ._types import Event, RunResult, StreamItem
+from ._types import Event, Json, RunResult, StreamItem
 
 
 class Harness:
@@ -87,14 +87,14 @@ class Harness:
 
     def stream(
         self, prompt: str | list[dict[str, Any]], *, session_id: str | None = None, timeout: float = DEFAULT_TIMEOUT,
-    ) -> Iterator[StreamItem]:
+    ) -> Generator[StreamItem, None, None]:
         """Like run, but gives events and live text as they come; the last event is the turn's end. Leaving it early cancels the turn."""
         return self._follow(Turn(session_id or new_session_id()), prompt, timeout)
 
-    def _follow(self, turn: Turn, prompt: str | list[dict[str, Any]], timeout: float) -> Iterator[StreamItem]:
+    def _follow(self, turn: Turn, prompt: str | list[dict[str, Any]], timeout: float) -> Generator[StreamItem, None, None]:
         process = self._running()
         deadline = time.monotonic() + timeout
-        notifications: queue.SimpleQueue[tuple[str, dict]] = queue.SimpleQueue()
+        notifications: queue.SimpleQueue[tuple[str, Json]] = queue.SimpleQueue()
         leave = process.subscribe(turn.session_id, lambda method, params: notifications.put((method, params)))
         sent = False
         try:

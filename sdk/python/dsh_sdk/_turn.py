@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ._types import Delta, Event, RunResult, StreamItem, Usage
+from ._types import Delta, Event, Json, RunResult, StreamItem, Usage, json_object
 
 
 class Turn:
@@ -21,10 +19,10 @@ class Turn:
         self._text = ""
         self._usage = [0, 0, 0, 0, 0]
 
-    def feed(self, method: str, params: dict[str, Any]) -> StreamItem | None:
+    def feed(self, method: str, params: Json) -> StreamItem | None:
         """Takes a notification; gives what the caller sees of it. ``result`` is set with the last one."""
         if method == "session.event":
-            return self._event(params.get("event") or {})
+            return self._event(json_object(params.get("event")))
         if method == "session.delta":
             if self._ours == 0 or params.get("turn") != self._ours:
                 return None
@@ -36,10 +34,11 @@ class Turn:
             self._finish("cancelled", {"message": "The message was taken out of the queue."})
         return None
 
-    def _event(self, e: dict[str, Any]) -> Event | None:
-        kind, data = e.get("type", ""), e.get("data") or {}
+    def _event(self, e: Json) -> Event | None:
+        kind, data = str(e.get("type", "")), json_object(e.get("data"))
         if kind == "agent/inbox/spliced":
-            if any(m.get("id") == self.message_id for m in data.get("inserted") or ()):
+            inserted: list[Json] = data.get("inserted") or []
+            if any(m.get("id") == self.message_id for m in inserted):
                 self._queued = True
         elif kind == "turn/start":
             self._current = data.get("turn", 0)
@@ -52,17 +51,17 @@ class Turn:
                 self._events.clear()  # another message's turn
             return None if not self._queued else event
         if kind == "assistant/message" and data.get("turn") == self._ours:
-            content = (data.get("message") or {}).get("content") or []
+            content: list[Json] = json_object(data.get("message")).get("content") or []
             self._text = "".join(b.get("text", "") for b in content if b.get("type") == "text")
-            usage = data.get("usage") or {}
+            usage = json_object(data.get("usage"))
             for i, name in enumerate(("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "reasoningTokens")):
                 self._usage[i] += usage.get(name, 0)
         elif kind == "turn/end" and data.get("turn") == self._ours:
-            reason = data.get("reason") or {}
+            reason = json_object(data.get("reason"))
             self._finish(reason.get("kind", "completed"), reason)
         return event
 
-    def _finish(self, kind: str, reason: dict[str, Any]) -> None:
+    def _finish(self, kind: str, reason: Json) -> None:
         self.result = RunResult(
             self.session_id, self._text, kind, self._events, Usage(*self._usage), reason.get("message", ""), reason.get("code", ""),
         )

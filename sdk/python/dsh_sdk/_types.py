@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any, Union, cast
+
+Json = dict[str, Any]
+
+
+def json_object(value: object) -> Json:
+    """The value if it is a JSON object, else an empty one."""
+    return cast(Json, value) if isinstance(value, dict) else {}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run from a checkout without installing
 
-from dsh_sdk import Delta, DshError, Event, Harness  # noqa: E402
+from dsh_sdk import Delta, DshError, Harness  # noqa: E402
 
 
 def main() -> int:
@@ -34,14 +34,13 @@ def main() -> int:
                 if isinstance(item, Delta):
                     if item.kind == "text":
                         print(item.text, end="", flush=True)
-                elif isinstance(item, Event):
-                    if item.type == "assistant/message":
-                        print(flush=True)
-                    elif item.type == "tool/call":
-                        print(f"[{item.data['name']}] {item.data['arguments']}", flush=True)
-                    elif item.type == "turn/end":
-                        reason = item.data["reason"]
-                        finish, error = reason["kind"], reason.get("message", "")
+                elif item.type == "assistant/message":
+                    print(flush=True)
+                elif item.type == "tool/call":
+                    print(f"[{item.data['name']}] {item.data['arguments']}", flush=True)
+                elif item.type == "turn/end":
+                    reason = item.data["reason"]
+                    finish, error = reason["kind"], reason.get("message", "")
     except DshError as e:
         print(f"minimal.py: {e}", file=sys.stderr)
         return 1
