@@ -178,6 +178,28 @@ func TestFirstDecisionWins(t *testing.T) {
 	}
 }
 
+// TestSeveralWaitAtOnce decides in another order than was asked; each call gets its own.
+func TestSeveralWaitAtOnce(t *testing.T) {
+	r := newRig(t)
+	var asked []session.ApprovalAsked
+	var done []func() Decision
+	for _, command := range []string{"one", "two", "three"} {
+		a, d := r.ask(t.Context(), shell(command))
+		asked, done = append(asked, a), append(done, d)
+	}
+	if n := r.log.Info().Pending; n != 3 {
+		t.Errorf("the row counts %d pending", n)
+	}
+	for i := len(asked) - 1; i >= 0; i-- {
+		r.must(r.decide(asked[i], Decision{Outcome: Rejected, Reason: asked[i].Arguments}))
+	}
+	for i, d := range done {
+		if got := d(); got.Reason != asked[i].Arguments {
+			t.Errorf("call %d got the decision of %s", i, got.Reason)
+		}
+	}
+}
+
 func TestEveryAskEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    func(r *rig, cancel context.CancelFunc)
