@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"math"
+	"slices"
 	"sync"
 )
 
@@ -362,7 +363,7 @@ const foldPage = 1 << 20
 
 func (l *Log) fold(ctx context.Context, last int64) (State, []tailEvent, error) {
 	state := NewState(l.header)
-	var tail []tailEvent
+	tail := make([]tailEvent, 0, min(tailEvents, last+1))
 	for state.LastSeq < last {
 		raw, err := l.fetch(ctx, Range{After: state.LastSeq, Before: last + 1, MaxBytes: foldPage})
 		if err != nil {
@@ -371,6 +372,7 @@ func (l *Log) fold(ctx context.Context, last int64) (State, []tailEvent, error) 
 		if len(raw) == 0 {
 			return state, nil, &DamageError{Session: l.header.ID, Seq: state.LastSeq + 1, Reason: "the log ends before the event that the session's row names"}
 		}
+		state.History = slices.Grow(state.History, len(raw)/4) // about what a turn leaves of its events
 		for _, b := range raw {
 			next, e, err := Fold(state, b)
 			if err != nil {

@@ -52,7 +52,7 @@ type Store struct {
 	readers *sql.DB
 	writer  chan *writer // one slot: whoever holds the writer may use it
 
-	tending  chan struct{} // capacity 1: something was committed
+	tending  chan struct{} // capacity 1: there is something to do, now or when the store is idle
 	checking chan struct{} // one slot: whoever fills it may checkpoint; taken before the writer
 	quit     chan struct{}
 	tender   sync.WaitGroup

@@ -207,14 +207,15 @@ func (s *Store) Commit(epoch int64, changes []session.Change) error {
 	if err != nil {
 		return err
 	}
-	s.written.Add(int64(p.size))
-	select {
-	case s.tending <- struct{}{}:
-	default:
-	}
 	w.last, w.next = p.last, p.next
 	if p.size > 0 {
 		w.arrived(p.next-1, p.size)
+	}
+	if s.written.Add(int64(p.size)) >= checkpointSize || w.size >= idleMove {
+		select {
+		case s.tending <- struct{}{}:
+		default:
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
