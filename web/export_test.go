@@ -2,10 +2,12 @@ package web
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Hurry shortens the time that a slow reader is given.
@@ -27,6 +29,21 @@ func Routes(s *Server) []string {
 			out = append(out, method+" "+route)
 			return nil
 		})
+	}
+	return out
+}
+
+// MetricNames lists this program's own metrics.
+func MetricNames(s *Server) []string {
+	all := make(chan *prometheus.Desc, 1000)
+	s.stats.registry.Describe(all)
+	close(all)
+	var out []string
+	for d := range all {
+		_, name, _ := strings.Cut(d.String(), `fqName: "`)
+		if name, _, _ = strings.Cut(name, `"`); strings.HasPrefix(name, "dsh_") {
+			out = append(out, name)
+		}
 	}
 	return out
 }

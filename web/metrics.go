@@ -17,6 +17,7 @@ import (
 // metrics counts what this server does, in a registry of its own. What happened in sessions is counted by tally. An answer is gathered whole
 // before its first byte is written, so a slow reader of it holds nothing.
 type metrics struct {
+	registry *prometheus.Registry
 	answer   http.Handler
 	tally    *tally
 	requests *prometheus.CounterVec
@@ -42,6 +43,7 @@ func newMetrics(s *Server) *metrics {
 	r := prometheus.NewRegistry()
 	short := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 10}
 	m := &metrics{
+		registry: r,
 		tally:    newTally(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "dsh_http_requests_total", Help: "Requests by route, method and status."}, []string{"route", "method", "status"}),
 		took:     prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "dsh_http_request_seconds", Help: "Time to answer, by route.", Buckets: short[2:]}, []string{"route"}),

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,6 +74,26 @@ func TestMetrics(t *testing.T) {
 		if !bytes.Contains(a.body, []byte(want)) {
 			t.Errorf("metrics lack %s", want)
 		}
+	}
+}
+
+// TestMetricsAreDocumented holds the guide's table and what is counted together.
+func TestMetricsAreDocumented(t *testing.T) {
+	r := newRig(t, options{})
+	guide, err := os.ReadFile("../docs/guide/metrics.md")
+	r.must(err)
+	documented := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(dsh_[a-z_]+)`").FindAllSubmatch(guide, -1) {
+		documented[string(m[1])] = true
+	}
+	for _, name := range web.MetricNames(r.server) {
+		if !documented[name] {
+			t.Errorf("the guide lacks %s", name)
+		}
+		delete(documented, name)
+	}
+	if len(documented) > 0 {
+		t.Errorf("only the guide knows %v", documented)
 	}
 }
 
