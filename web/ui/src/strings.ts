@@ -230,6 +230,7 @@ const english = {
     arguments: 'Exact arguments',
     command: 'Exact command',
     covers: 'For this session allows',
+    coversCall: 'exactly this call, with these arguments',
     once: (why: string) => `Can be allowed only once: ${why}.`,
     cwd: 'Directory',
     why: 'Why',

@@ -147,12 +147,9 @@ function Answer({ asked }: { asked: Approval }) {
             {text.deny}…
           </Button>
           {never && <p class="approval__note">{visible(text.once(never))}</p>}
-          {covers && covers.length > 0 && (
+          {!never && (
             <p class="approval__note">
-              {text.covers}{' '}
-              {covers.map((words, i) => (
-                <code key={i}>{commandText(words)}</code>
-              ))}
+              {text.covers} {covers?.length ? covers.map((words, i) => <code key={i}>{commandText(words)}</code>) : `${text.coversCall}.`}
             </p>
           )}
         </>
