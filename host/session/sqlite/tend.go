@@ -22,6 +22,9 @@ const (
 	idleTime  = 50 * time.Millisecond
 	pieceTime = time.Millisecond
 	idleMove  = 1 << 20
+	// idleCheckpoint bytes of WAL are put into the database while the store is idle, so that the next commits write over the WAL: to let the
+	// file grow takes half as long again.
+	idleCheckpoint = 256 << 10
 )
 
 const checkpointSQL = "PRAGMA wal_checkpoint(PASSIVE)"
@@ -49,6 +52,8 @@ func (s *Store) tend(conn driver.Conn) {
 		case <-timer.C:
 			if s.moveIfIdle() {
 				timer.Reset(pieceTime)
+			} else if s.written.Load() >= idleCheckpoint {
+				s.checkpoint(stmt)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -174,6 +175,30 @@ func TestWALStaysBounded(t *testing.T) {
 	}
 	if size, err := s.Size(t.Context()); err != nil || size < 48<<20 {
 		t.Error(size, err)
+	}
+	closeJournal(t, j)
+}
+
+// TestIdleCheckpoint: what a person's turns write goes over the same small WAL.
+func TestIdleCheckpoint(t *testing.T) {
+	dir := t.TempDir()
+	s, j := openStore(t, dir)
+	for range 8 { // 7 MiB
+		fill(t, j, 1, 1, 40, 10<<10) // above idleCheckpoint; a move comes now and then
+		deadline := time.Now().Add(20 * time.Second)
+		for s.written.Load() != 0 { // the tender has begun
+			if time.Now().After(deadline) {
+				t.Fatal("no checkpoint came")
+			}
+			runtime.Gosched()
+		}
+		s.checking <- struct{}{} // and has ended
+		<-s.checking
+	}
+	wal, err := os.Stat(filepath.Join(dir, databaseName+"-wal"))
+	must(t, err)
+	if wal.Size() > 3<<20 {
+		t.Errorf("the WAL has %d bytes", wal.Size())
 	}
 	closeJournal(t, j)
 }

@@ -211,7 +211,7 @@ func (s *Store) Commit(epoch int64, changes []session.Change) error {
 	if p.size > 0 {
 		w.arrived(p.next-1, p.size)
 	}
-	if s.written.Add(int64(p.size)) >= checkpointSize || w.size >= idleMove {
+	if s.written.Add(int64(p.size)) >= idleCheckpoint || w.size >= idleMove {
 		select {
 		case s.tending <- struct{}{}:
 		default:
