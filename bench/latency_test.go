@@ -138,7 +138,7 @@ func latency(b *testing.B, s *server, p *pacer, ids []string) (all []time.Durati
 
 // BenchmarkLatency is how long tokens are under way, from just before the model's server writes one to its arrival in a frame at a websocket viewer:
 //
-//	silence  one session, a token every 100 ms. Budget: 1 ms p99
+//	silence  one session, a token every 25 ms. Budget: 1 ms p99
 //	fifty    50 sessions of 50 tokens a second, a viewer each. Budget: 10 ms p99
 //	flood    one session, 50,000 tokens a second. Budget: 10 ms p99
 //
@@ -150,7 +150,7 @@ func BenchmarkLatency(b *testing.B) {
 		sessions int
 		pacer    *pacer
 	}{
-		{"silence", 1, &pacer{tokens: 30, tick: 100 * time.Millisecond, each: 1}},
+		{"silence", 1, &pacer{tokens: 300, tick: 25 * time.Millisecond, each: 1}},
 		{"fifty", 50, &pacer{tokens: 100, tick: 20 * time.Millisecond, each: 1}},
 		{"flood", 1, &pacer{tokens: 100_000, tick: 2 * time.Millisecond, each: 100}},
 	} {
