@@ -235,6 +235,10 @@ test('hostile text stays text', async () => {
 test('approve in another tab', async () => {
   const page = await open('#/s/waiting');
   await page.getByText('\\u202e').waitFor();
+  await page.setViewportSize({ width: 360, height: 700 });
+  const cut = await page.locator('.approval .code').evaluate((e) => e.scrollWidth > e.clientWidth || e.scrollHeight > e.clientHeight);
+  assert.equal(cut, false, 'the whole command is in sight, also on a narrow page');
+  await page.setViewportSize({ width: 1280, height: 860 });
   assert.match(await page.title(), /^\(1\)/);
   const inbox = await openPage(browser, { context: page.context() });
   await inbox.goto(`${fixture.url}#/approvals`);
