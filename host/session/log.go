@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"iter"
 	"math"
@@ -240,7 +241,10 @@ func (l *Log) page(raw [][]byte, first, last int64) (Page, error) {
 	page := Page{LastSeq: last, Events: make([]Event, 0, len(raw)), Encoded: make([][]byte, 0, len(raw))}
 	for i, b := range raw {
 		seq := first + int64(i)
-		e, err := ParseEvent(b)
+		e, err := parseUnchecked(b)
+		if err == nil && !(i+1 < len(raw) && vouches(raw[i+1], b)) && !json.Valid(e.Data) {
+			e, err = parseAny(b)
+		}
 		if err != nil {
 			return page, &DamageError{Session: l.header.ID, Seq: seq, Reason: err.Error()}
 		}
@@ -251,6 +255,13 @@ func (l *Log) page(raw [][]byte, first, last int64) (Page, error) {
 		page.Encoded = append(page.Encoded, b)
 	}
 	return page, nil
+}
+
+// vouches says whether next carries the hash of b: then b is what the committer wrote, byte for byte, and its data needs no other look. A hash
+// costs a fifth of that.
+func vouches(next, b []byte) bool {
+	e, ok := parseCanonical(next)
+	return ok && e.Prev == HashEvent(b)
 }
 
 // readFailed quarantines the session when err says that it is damaged.

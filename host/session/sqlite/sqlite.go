@@ -57,6 +57,9 @@ type Store struct {
 	quit     chan struct{}
 	tender   sync.WaitGroup
 	written  atomic.Int64 // about how many bytes were written since the last checkpoint
+	latest   atomic.Int64 // when the last commit ended, as time since began
+	armed    atomic.Bool  // the tender looks at latest by itself, and needn't be woken for it
+	began    time.Time
 
 	mu   sync.Mutex // leaf
 	rows map[string]int64
@@ -89,7 +92,7 @@ func Open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open data directory: %w", err)
 	}
-	s := &Store{dir: dir, rows: map[string]int64{}, arrivals: map[int64][]place{}, writer: make(chan *writer, 1), tending: make(chan struct{}, 1), checking: make(chan struct{}, 1), quit: make(chan struct{})}
+	s := &Store{dir: dir, rows: map[string]int64{}, arrivals: map[int64][]place{}, writer: make(chan *writer, 1), tending: make(chan struct{}, 1), checking: make(chan struct{}, 1), began: time.Now(), quit: make(chan struct{})}
 	if s.release, err = session.LockFile(filepath.Join(dir, lockName)); err != nil {
 		return nil, fmt.Errorf("open data directory %s: %w", dir, err)
 	}

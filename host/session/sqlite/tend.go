@@ -48,14 +48,31 @@ func (s *Store) tend(conn driver.Conn) {
 			if s.written.Load() >= checkpointSize {
 				s.checkpoint(stmt)
 			}
+			s.armed.Store(true)
 			timer.Reset(idleTime)
 		case <-timer.C:
-			if s.moveIfIdle() {
+			s.armed.Store(false) // a commit that ends after the look at latest wakes the tender
+			if idle := time.Since(s.began) - time.Duration(s.latest.Load()); idle < idleTime {
+				s.armed.Store(true)
+				timer.Reset(idleTime - idle)
+			} else if s.moveIfIdle() {
 				timer.Reset(pieceTime)
 			} else if s.written.Load() >= idleCheckpoint {
 				s.checkpoint(stmt)
 			}
 		}
+	}
+}
+
+// poke is for a commit that has ended: it wakes the tender when there is something to do, now or when the store is idle.
+func (s *Store) poke(written int64, arrived int) {
+	s.latest.Store(int64(time.Since(s.began)))
+	if written < checkpointSize && (s.armed.Load() || written < idleCheckpoint && arrived < idleMove) {
+		return
+	}
+	select {
+	case s.tending <- struct{}{}:
+	default:
 	}
 }
 

@@ -211,12 +211,7 @@ func (s *Store) Commit(epoch int64, changes []session.Change) error {
 	if p.size > 0 {
 		w.arrived(p.next-1, p.size)
 	}
-	if s.written.Add(int64(p.size)) >= idleCheckpoint || w.size >= idleMove {
-		select {
-		case s.tending <- struct{}{}:
-		default:
-		}
-	}
+	s.poke(s.written.Add(int64(p.size)), w.size)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, n := range p.rows {
