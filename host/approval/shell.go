@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// maxShellText bounds, in bytes, the shell text that is looked into.
-const maxShellText = 16 << 10
+// maxShellText bounds, in bytes, the shell text that is looked into: the parser's time grows with the square of how deep a text nests.
+const maxShellText = 4 << 10
 
 // Commands splits shell text into the commands it runs, each as its literal words. never says why no remembered grant may cover the text: it
 // isn't plain commands joined by ; && || and |, something in it is only known when it runs, or it runs what can run anything. It errs to the
@@ -18,10 +19,10 @@ func Commands(text string) (commands [][]string, never string) {
 	if len(text) > maxShellText {
 		return nil, "it is too long to be looked into"
 	}
-	// Bytes that a shell, a terminal and a parser may read differently.
+	// What a shell, a terminal, a person and a parser may read differently.
 	for _, r := range text {
-		if r == '\uFFFD' || r == '\r' || r < ' ' && r != '\n' && r != '\t' || r == 0x7f {
-			return nil, "it holds control characters"
+		if r == '\uFFFD' || r != '\n' && r != '\t' && !unicode.IsPrint(r) {
+			return nil, "it holds characters that can't be seen"
 		}
 	}
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
@@ -171,6 +172,8 @@ func unrememberable(words []string) string {
 	switch {
 	case name == "":
 		return "it runs a command without a name"
+	case strings.HasPrefix(name, "%"):
+		return name + " goes on with a job"
 	case strings.Contains(name, "/"):
 		return fmt.Sprintf("%s is a file that may change", name)
 	}
@@ -192,9 +195,9 @@ func unrememberable(words []string) string {
 		}
 	}
 	switch name {
-	case "printf", "test", "[":
-		if slices.Contains(words, "-v") {
-			return name + " -v sets a variable"
+	case "printf", "test": // a subscript in the name of a variable is evaluated
+		if slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(w, "-v") }) {
+			return name + " -v works on a variable"
 		}
 	case "git":
 		return git(words[1:])
@@ -224,7 +227,7 @@ func shellBuiltins() []string {
 	return strings.Fields(`
 		. source eval exec trap alias unalias export declare typeset local readonly unset set shopt enable hash bind complete compgen compopt
 		builtin command coproc cd pushd popd dirs read mapfile readarray getopts let umask ulimit history fc time function return exit logout
-		suspend shift wait`)
+		suspend shift wait fg bg jobs disown`)
 }
 
 // interpreters run text or programs that they are given, or that a file names which may change.
@@ -232,15 +235,15 @@ func interpreters() []string {
 	return strings.Fields(`
 		sh bash dash ash zsh ksh mksh fish csh tcsh rbash busybox toybox python pypy ipython perl ruby irb node nodejs deno bun tsx ts-node php lua
 		luajit tclsh wish expect Rscript R julia java jshell groovy scala kotlin guile racket sbcl clojure ghci runghc erl escript elixir iex awk
-		gawk mawk nawk ed ex vi vim nvim emacs sed m4 bc dc gdb lldb
+		gawk mawk nawk ed ex vi vim nvim emacs sed m4 bc dc pwsh powershell osascript open dotnet mono wine gdb lldb
 		env xargs parallel nohup timeout nice ionice setsid stdbuf taskset chrt watch script screen tmux flock strace ltrace sudo doas su runuser
-		chroot unshare nsenter bwrap firejail systemd-run at batch crontab find fd entr dd tee ssh-agent docker podman kubectl xdg-open`)
+		chroot unshare nsenter bwrap firejail systemd-run valgrind perf prlimit numactl setarch unbuffer ip at batch crontab find fd entr dd tee ssh-agent docker podman kubectl xdg-open`)
 }
 
 // networkTools talk to other machines.
 func networkTools() []string {
 	return strings.Fields(`
-		curl wget nc ncat netcat socat telnet ssh scp sftp rsync ftp lftp tftp aria2c http https xh openssl gpg dig nslookup host ping traceroute
+		curl wget nc ncat netcat socat telnet ssh sshpass mosh scp sftp rsync ftp lftp tftp aria2c http https xh openssl gpg dig nslookup host ping traceroute
 		nmap tcpdump mail sendmail rclone aws gcloud az gsutil gh glab svn hg websocat ngrok`)
 }
 
