@@ -94,6 +94,9 @@ type Agent struct {
 	frozen prompt.Frozen
 	prev   *model.Prepared // what was sent last, without its body
 	calls  int             // model calls since the agent was made live
+	// seen is the history that the last request without images began with, view its messages.
+	seen []session.HistoryEntry
+	view []model.Message
 }
 
 // New makes an agent; Start lets it run.

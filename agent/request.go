@@ -199,8 +199,10 @@ func (t *turn) freeze(st session.State, system string, schemas []model.Tool) pro
 
 // history is the model's view: the log's, then what waits for this commit, then what this step takes; image bytes filled in.
 func (t *turn) history(ctx context.Context, st session.State, taken []model.Message) ([]model.Message, error) {
+	known := t.known(st)
 	out := make([]model.Message, 0, len(st.History)+len(t.pending)+len(taken))
-	for _, e := range st.History {
+	out = append(out, known...)
+	for _, e := range st.History[len(known):] {
 		out = append(out, e.Message)
 	}
 	for _, d := range t.pending {
@@ -212,14 +214,28 @@ func (t *turn) history(ctx context.Context, st session.State, taken []model.Mess
 		}
 	}
 	out = append(out, taken...)
-	for i := range out {
+	images := false
+	for i := len(known); i < len(out); i++ {
 		content, err := t.loadImages(ctx, out[i].Content)
 		if err != nil {
 			return nil, err
 		}
+		images = images || len(content) > 0 && &content[0] != &out[i].Content[0]
 		out[i].Content = content
 	}
+	if !images { // whose bytes aren't kept
+		n := len(st.History)
+		t.seen, t.view = st.History, out[:n:n]
+	}
 	return out, nil
+}
+
+// known is the beginning of the history as the last request had it. A log's history grows behind what was seen of it, or is another list.
+func (t *turn) known(st session.State) []model.Message {
+	if n := len(t.seen); n > 0 && n <= len(st.History) && &t.seen[0] == &st.History[0] {
+		return t.view
+	}
+	return nil
 }
 
 func (t *turn) loadImages(ctx context.Context, content []model.Block) ([]model.Block, error) {
@@ -309,9 +325,7 @@ func sameHeader(a, b session.RequestHeader) bool {
 		x.Config.Provider == y.Config.Provider && x.Config.Model == y.Config.Model && x.Config.MaxTokens == y.Config.MaxTokens &&
 		x.Config.ReasoningEffort == y.Config.ReasoningEffort && x.Config.Thinking == y.Config.Thinking &&
 		maps.EqualFunc(x.Config.Params, y.Config.Params, same) &&
-		slices.EqualFunc(x.Tools, y.Tools, func(p, q model.Tool) bool {
-			return p.Name == q.Name && p.Description == q.Description && same(p.Parameters, q.Parameters)
-		})
+		slices.EqualFunc(x.Tools, y.Tools, model.Tool.Equal)
 }
 
 // record is the proof of a request: what is about to leave, and whether it extends the one before.

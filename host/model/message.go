@@ -232,3 +232,8 @@ type Tool struct {
 	Description string          `json:"description"`
 	Parameters  json.RawMessage `json:"parameters"`
 }
+
+// Equal says whether t and o are the same to the byte.
+func (t Tool) Equal(o Tool) bool {
+	return t.Name == o.Name && t.Description == o.Description && bytes.Equal(t.Parameters, o.Parameters)
+}

@@ -20,7 +20,7 @@ type Body struct {
 	messages []span
 
 	opening *opening // of this body
-	earlier *model.Opening
+	from    *opening // what it goes on from; an empty one for nothing
 }
 
 // opening is the beginning of a body that later requests of its session share: the head, and the messages that nothing can change any more. Requests
@@ -35,6 +35,9 @@ type opening struct {
 	messages []span
 	ids      []string
 	hashes   *model.Opening
+	// tools is what the list after the messages was made of, and its text.
+	tools     []model.Tool
+	toolsText []byte
 }
 
 type span struct{ from, to int }
@@ -55,12 +58,13 @@ func NewBody(r model.Request) *Body { return &Body{request: r} }
 func (b *Body) Begin(setup any, clean func(string) string, head func(), entry func(Entry)) {
 	history := b.request.Messages
 	o := b.reusable(setup)
+	b.from = o
 	if b.messages = make([]span, 0, len(o.messages)+len(history)-o.next+8); o.body == nil {
 		b.reserve()
 	}
 	s := sendable{messages: history, ids: model.CallIDsAfter(o.ids), clean: clean, reach: len(o.history)}
 	if o.body != nil {
-		b.buf, b.system, b.earlier = o.body, o.system, o.hashes // the first append copies it, into room for more
+		b.buf, b.system = o.body, o.system // the first append copies it, into room for more
 		b.messages = append(b.messages, o.messages...)
 	} else {
 		head()
@@ -136,9 +140,17 @@ func (b *Body) System(write func()) {
 	b.system.to = len(b.buf)
 }
 
-// Tools writes the list of tools with one call of write each. A tool without parameters gets the schema that says so, since servers demand one.
+// Tools writes the list of tools with one call of write each, or takes it from the request before. A tool without parameters gets the schema that says so, since servers demand one.
 func (b *Body) Tools(tools []model.Tool, write func(model.Tool)) {
 	b.tools.from = len(b.buf)
+	defer func() { b.tools.to = len(b.buf) }()
+	if o := b.opening; o != nil {
+		o.tools = tools
+		if slices.EqualFunc(tools, b.from.tools, model.Tool.Equal) {
+			b.buf = append(b.buf, b.from.toolsText...)
+			return
+		}
+	}
 	b.Raw("[")
 	for i, t := range tools {
 		if i > 0 {
@@ -150,7 +162,6 @@ func (b *Body) Tools(tools []model.Tool, write func(model.Tool)) {
 		write(t)
 	}
 	b.Raw("]")
-	b.tools.to = len(b.buf)
 }
 
 // Message writes one message of the history, after a comma unless it is the first of its list.
@@ -199,7 +210,8 @@ func (b *Body) Prepared(encoder string) *model.Prepared {
 		p.Messages[i] = m.of(b.buf)
 	}
 	if o := b.opening; o != nil {
-		o.hashes = p.Open(b.earlier, len(o.body), len(o.messages))
+		o.hashes = p.Open(b.from.hashes, len(o.body), len(o.messages))
+		o.toolsText = p.Tools
 		p.Memo = o
 	}
 	return p

@@ -103,6 +103,10 @@ func TestEarlierChangesNoByte(t *testing.T) {
 						r.System = strings.Repeat("x", rnd.IntN(3))
 					case 2:
 						r.RepairReasoning = !r.RepairReasoning
+					case 4:
+						r.Tools = []model.Tool{{Name: "bash", Description: "run", Parameters: json.RawMessage(fmt.Sprintf(`{"type": "object", "n": %d}`, rnd.IntN(2)))}}
+					case 5:
+						r.Tools = nil
 					case 3: // read again from a log: equal, not shared
 						for i := range history {
 							history[i].Content = slices.Clone(history[i].Content)
