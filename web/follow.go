@@ -90,10 +90,10 @@ func (f *follower) run(after *int64) error {
 
 // catchUp sends events until there are none. The end is always the log's word: a shelf that is empty says nothing.
 func (f *follower) catchUp() error {
-	for {
+	for size := runBytes; ; size = min(2*size, pageBytes) {
 		run := f.shelf.at(f.log, f.cursor)
 		if run == nil {
-			page, err := f.log.Read(f.ctx, f.cursor, pageEvents, runBytes)
+			page, err := f.log.Read(f.ctx, f.cursor, pageEvents, size)
 			if err != nil {
 				return err
 			}

@@ -109,10 +109,7 @@ func (r *rig) open() (*socket.Conn, error) {
 }
 
 func TestStalledViewerHurtsNobody(t *testing.T) {
-	healthy, count := 3, 600
-	if soak() {
-		healthy, count = 20, 30_000
-	}
+	const healthy, count = 3, 600 // the long run is TestOneStalledViewerAmongTwenty
 	r := newRig(t, options{})
 	web.Hurry(r.server, 2*time.Second, time.Second)
 	r.create(map[string]any{"id": "one"})

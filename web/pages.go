@@ -13,7 +13,8 @@ import (
 // framesBytes is how much goes out in one write: many small events, or one of any size.
 const framesBytes = 32 << 10
 
-// runBytes is how much is read at once. Who comes back every moment throws away most of what was read for it, so it isn't more.
+// runBytes is how much is read at first; each further read of one catching up takes twice as much, up to a page. Who comes back every moment
+// throws away most of what was read for it.
 const runBytes = 64 << 10
 
 // framed is a run of events as the stream sends them. It is made once and sent to all who stand at its cursor; nobody changes it.
