@@ -180,6 +180,41 @@ func TestApprovals(t *testing.T) {
 	}
 }
 
+// TestApprovalsInTheStream watches with two viewers: one is there before anything is asked, one comes while it waits. Each frame fits the document.
+func TestApprovalsInTheStream(t *testing.T) {
+	r := newRig(t, options{presets: carefulPresets})
+	r.create(map[string]any{"id": "one", "preset": "careful"})
+	waits := func(v *viewer) func(frame) bool {
+		return func(f frame) bool {
+			var feed host.Frame
+			r.must(json.Unmarshal(v.raw, &feed))
+			return f.Type == "feed" && len(feed.Approvals) == 1 && feed.Approvals[0].Session == "one" && feed.Sessions[0].PendingApprovals == 1
+		}
+	}
+	over := func(v *viewer) func(frame) bool {
+		return func(f frame) bool {
+			var feed host.Frame
+			r.must(json.Unmarshal(v.raw, &feed))
+			return f.Type == "feed" && len(feed.Approvals) == 0 && len(feed.Sessions) == 1 && feed.Sessions[0].PendingApprovals == 0
+		}
+	}
+	early := r.view()
+	early.send(`{"type":"watch"}`)
+	early.until("the first frame", isType("feed"))
+	r.begin("one", "run: echo hi > file")
+	early.until("what waits", waits(early))
+	late := r.view()
+	late.send(`{"type":"watch"}`)
+	late.until("what waits, in the first frame", waits(late))
+	late.subscribe("one", -1)
+	late.until("the event", isEvent("approval/asked"))
+	a := r.pending("one")
+	r.want(200, "POST", "/approvals/"+a.ID+"/decision", decision(a, "allow", ""), nil)
+	late.until("the decision", isEvent("approval/decided"))
+	early.until("its end", over(early))
+	r.idle("one")
+}
+
 func TestApprovalExpires(t *testing.T) {
 	r := newRig(t, options{presets: carefulPresets})
 	r.create(map[string]any{"id": "one", "preset": "hasty"})
