@@ -107,15 +107,22 @@ func BenchmarkAppendToVisible(b *testing.B) {
 func BenchmarkOpen(b *testing.B) {
 	for _, events := range []int{1000, 10_000} {
 		root := b.TempDir()
-		b.Run(fmt.Sprintf("fill=%d", events), func(b *testing.B) {
-			j := benchJournal(b, root, session.Options{})
-			l := begin(b, j, "s")
-			var drafts []session.Draft
-			for n := range events - 1 {
-				drafts = append(drafts, toolResult(n))
-			}
-			add(b, l, drafts...)
-		})
+		s, err := jsonl.Open(root, jsonl.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		j := session.NewJournal(s, session.Options{})
+		if err := j.Start(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		var drafts []session.Draft
+		for n := range events - 1 {
+			drafts = append(drafts, toolResult(n))
+		}
+		add(b, begin(b, j, "s"), drafts...)
+		if err := j.Close(b.Context()); err != nil {
+			b.Fatal(err)
+		}
 		open := func(b *testing.B, j *session.Journal) {
 			l, err := j.Open(context.Background(), "s")
 			if err != nil || len(l.State().History) != events-1 {
