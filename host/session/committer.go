@@ -112,14 +112,15 @@ func (c *committer) yield(answered int) {
 		return
 	}
 	patience := time.Duration(min(answered, 32)) * time.Microsecond
-	for last := time.Now(); time.Since(last) < patience; {
+	rounds := 0 // bounded too: where a test's clock stands still while somebody runs, the time alone never is over
+	for last := time.Now(); time.Since(last) < patience && rounds < 1000; rounds++ {
 		runtime.Gosched()
 		now := queued()
 		if now >= all {
 			return
 		}
 		if now > came {
-			came, last = now, time.Now()
+			came, last, rounds = now, time.Now(), 0
 		}
 	}
 }
