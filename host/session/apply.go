@@ -212,8 +212,9 @@ func (a *applier) add(w *work, e Event, encoded []byte, p Payload) error {
 func (a *applier) touch(w *work) {
 	w.info.LogFacts = w.state.Facts()
 	w.change.Info, w.change.Events = &w.info, w.encoded
-	if w.clear && w.log.partials {
-		w.change.DropPartial = true
+	if w.clear {
+		w.change.Partials, w.saved = nil, nil // a checkpoint in the same batch has come too late
+		w.change.DropPartial = w.log.partials
 	}
 }
 
