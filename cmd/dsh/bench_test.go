@@ -44,6 +44,7 @@ func drive(b *testing.B, exe, home, url string) *driver {
 	b.Helper()
 	return launch(b, exec.Command(exe, "--profile", "sdk-minimal"), []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "DSH_HOME=" + home, "DEEPSEEK_BASE_URL=" + url, "DEEPSEEK_API_KEY=key-for-tests",
+		"DSH_SYNCHRONOUS=" + os.Getenv("DSH_SYNCHRONOUS"),
 	})
 }
 
@@ -141,6 +142,15 @@ const turnsEach = 30
 //	           written: two HTTP round trips, five durable commits and the shell's work are in it
 //	null-ms    the client's share in both: the same frames from a process that does nothing
 func BenchmarkProcess(b *testing.B) {
+	for _, synchronous := range []string{"full", "normal"} {
+		b.Run("synchronous="+synchronous, func(b *testing.B) {
+			b.Setenv("DSH_SYNCHRONOUS", synchronous)
+			benchmarkProcess(b)
+		})
+	}
+}
+
+func benchmarkProcess(b *testing.B) {
 	exe := built(b)
 	took := make(chan time.Duration, 2)
 	served := script.NewHandler(func(q model.Request) (script.Turn, error) {

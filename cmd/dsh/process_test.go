@@ -69,6 +69,7 @@ func TestCommandLine(t *testing.T) {
 		{"root is a file", []string{home, "DSH_SESSION_ROOT=" + file}, serve, 1, "", "DSH_SESSION_ROOT"},
 		{"window", []string{home, "DSH_CONTEXT_WINDOW=much"}, serve, 1, "", "DSH_CONTEXT_WINDOW"},
 		{"window 0", []string{home, "DSH_CONTEXT_WINDOW=0"}, serve, 1, "", "DSH_CONTEXT_WINDOW"},
+		{"synchronous", []string{home, "DSH_SYNCHRONOUS=off"}, serve, 1, "", "DSH_SYNCHRONOUS"},
 		{"cwd", []string{home, "DSH_CWD=/not/there"}, serve, 1, "", "DSH_CWD"},
 		{"an empty input", []string{home}, serve, 0, "", ""},
 	} {

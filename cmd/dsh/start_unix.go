@@ -66,6 +66,7 @@ type config struct {
 	sessions    string
 	cwd         string
 	window      int
+	synchronous string
 	get         func(string) (string, bool)
 }
 
@@ -118,6 +119,11 @@ func readConfig(profile string, get func(string) (string, bool)) (*config, error
 		if c.window, err = strconv.Atoi(w); err != nil || c.window < 1 {
 			return nil, failf(exitConfig, "DSH_CONTEXT_WINDOW: %q is not a positive number of tokens", w)
 		}
+	}
+	switch c.synchronous = value("DSH_SYNCHRONOUS"); c.synchronous {
+	case "", "full", "normal":
+	default:
+		return nil, failf(exitConfig, "DSH_SYNCHRONOUS: %q is neither full nor normal", c.synchronous)
 	}
 	if c.composition, err = composition(profile, get); err != nil {
 		return nil, &exit{exitConfig, err}
@@ -175,7 +181,7 @@ type standalone struct {
 // open acquires everything. close works on what a failure leaves.
 func open(ctx context.Context, c *config, logger *slog.Logger) (s *standalone, err error) {
 	s = &standalone{}
-	if s.store, err = jsonl.Open(c.sessions, jsonl.Options{}); err != nil {
+	if s.store, err = jsonl.Open(c.sessions, jsonl.Options{Synchronous: c.synchronous}); err != nil {
 		return s, err
 	}
 	if s.proc, err = proc.Open(proc.Options{Dir: filepath.Join(c.data, ".instances"), Keeper: true, Grace: grace}); err != nil {

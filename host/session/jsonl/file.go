@@ -21,6 +21,7 @@ type file struct {
 	info   session.Info
 	lines  []int64 // where the events' lines begin; the last entry is the end of what is valid
 	broken bool    // a line before the end can't be read
+	lazy   bool    // nothing is synced before close
 	stamp  stamp   // of the log file when it was loaded
 
 	log     *os.File // open for appending, nil until own
@@ -44,8 +45,8 @@ func (f *file) path(name string) string { return filepath.Join(f.dir, name) }
 func (f *file) owned() bool { return f.log != nil }
 
 // loadFile reads a session from its directory.
-func loadFile(dir string) (*file, error) {
-	f := &file{dir: dir}
+func (s *Store) loadFile(dir string) (*file, error) {
+	f := &file{dir: dir, lazy: s.lazy}
 	return f, f.load()
 }
 
@@ -183,17 +184,21 @@ func (f *file) close() error {
 	if !f.owned() {
 		return nil
 	}
-	err := errors.Join(f.log.Close(), f.release())
+	var err error
+	if f.lazy {
+		err = f.log.Sync()
+	}
+	err = errors.Join(err, f.log.Close(), f.release())
 	f.log, f.release = nil, nil
 	return err
 }
 
 // createFile makes a session. The log file comes last: without it there is no session.
-func createFile(dir string, c *session.Change) (_ *file, err error) {
+func (s *Store) createFile(dir string, c *session.Change) (_ *file, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	f := &file{dir: dir, header: c.Info.Header, state: session.NewState(c.Info.Header), info: *c.Info}
+	f := &file{dir: dir, lazy: s.lazy, header: c.Info.Header, state: session.NewState(c.Info.Header), info: *c.Info}
 	if f.release, err = session.LockFile(f.path(lockName)); err != nil {
 		return nil, err
 	}
@@ -228,6 +233,9 @@ func createFile(dir string, c *session.Change) (_ *file, err error) {
 	if err := f.write(append(header, '\n'), 0, c.Events); err != nil {
 		return nil, err
 	}
+	if f.lazy {
+		return f, nil
+	}
 	return f, syncDirectories(dir)
 }
 
@@ -250,7 +258,8 @@ func syncDirectories(dir string) error {
 	return nil
 }
 
-// write puts lead and the events at the offset, with one write and one sync, and only then counts them as lines.
+// write puts lead and the events at the offset, with one write and one sync (a lazy file's comes with close), and only then counts them as
+// lines.
 func (f *file) write(lead []byte, at int64, events []session.Encoded) error {
 	size := len(lead)
 	for _, e := range events {
@@ -268,9 +277,11 @@ func (f *file) write(lead []byte, at int64, events []session.Encoded) error {
 		_ = f.log.Truncate(at) // whatever was written isn't acknowledged, and the next write goes over it
 		return err
 	}
-	if err := f.log.Sync(); err != nil {
-		_ = f.log.Truncate(at)
-		return err
+	if !f.lazy {
+		if err := f.log.Sync(); err != nil {
+			_ = f.log.Truncate(at)
+			return err
+		}
 	}
 	f.lines = lines
 	return nil

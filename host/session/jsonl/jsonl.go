@@ -32,12 +32,16 @@ const (
 type Options struct {
 	// ReadOnly refuses every commit and takes no lock.
 	ReadOnly bool
+	// Synchronous is "full" (the default: a commit survives a power cut) or "normal" (it survives the death of the process; the disk has it
+	// when the session is closed, or when the system writes it back by itself).
+	Synchronous string
 }
 
 // Store is the store of one root. Close it.
 type Store struct {
 	root     string
 	readOnly bool
+	lazy     bool // commits aren't synced
 	logID    string
 
 	mu     sync.Mutex // guards everything below, and serialises commits with reads of the index
@@ -51,6 +55,13 @@ var _ session.Store = (*Store)(nil)
 // Open opens a root and makes it when it is missing.
 func Open(root string, opts Options) (*Store, error) {
 	s := &Store{root: root, readOnly: opts.ReadOnly, files: map[string]*file{}}
+	switch opts.Synchronous {
+	case "", "full":
+	case "normal":
+		s.lazy = true
+	default:
+		return nil, fmt.Errorf("open sessions: synchronous is %q; use full or normal", opts.Synchronous)
+	}
 	if opts.ReadOnly {
 		if _, err := os.Stat(root); err != nil {
 			return nil, fmt.Errorf("open sessions: %w", err)
@@ -204,7 +215,7 @@ func (s *Store) findLocked(id string) (*file, error) {
 		if !isProject(p) || !exists(filepath.Join(dir, logName)) {
 			continue
 		}
-		f, err := loadFile(dir)
+		f, err := s.loadFile(dir)
 		if err != nil {
 			return nil, err
 		}
@@ -342,7 +353,7 @@ func (s *Store) commitLocked(c *session.Change, undo *[]func()) error {
 		if err != nil {
 			return err
 		}
-		f, err = createFile(filepath.Join(s.root, ProjectName(c.Info.Cwd), name), c)
+		f, err = s.createFile(filepath.Join(s.root, ProjectName(c.Info.Cwd), name), c)
 		if err != nil {
 			return err
 		}

@@ -9,5 +9,14 @@ import (
 )
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(dir string) (session.Store, error) { return jsonl.Open(dir, jsonl.Options{}) })
+	for _, synchronous := range []string{"full", "normal"} {
+		t.Run(synchronous, func(t *testing.T) {
+			storetest.Run(t, func(dir string) (session.Store, error) {
+				return jsonl.Open(dir, jsonl.Options{Synchronous: synchronous})
+			})
+		})
+	}
+	if _, err := jsonl.Open(t.TempDir(), jsonl.Options{Synchronous: "off"}); err == nil {
+		t.Error("a store opened with a mode that doesn't exist")
+	}
 }

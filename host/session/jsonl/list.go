@@ -116,7 +116,7 @@ func (s *Store) all() ([]listed, error) {
 			dir := filepath.Join(s.root, p.Name(), d.Name())
 			f := byDir[dir]
 			if f == nil {
-				if f, err = loadFile(dir); errors.Is(err, os.ErrNotExist) {
+				if f, err = s.loadFile(dir); errors.Is(err, os.ErrNotExist) {
 					continue // being created, or no session
 				}
 				if err == nil && f.info.ID == "" {
@@ -202,7 +202,7 @@ func (f *file) appendPartials(c *session.Change, undo *[]func()) error {
 		if err == nil {
 			_, err = out.Write(buf.Bytes())
 		}
-		if err == nil {
+		if err == nil && !f.lazy {
 			err = out.Sync()
 		}
 		if closeErr := out.Close(); err == nil {

@@ -97,18 +97,19 @@ func TestOneWriterAtATime(t *testing.T) {
 // TestLostRaceLeavesTheWinner: a create that comes second removes nothing.
 func TestLostRaceLeavesTheWinner(t *testing.T) {
 	dir := t.TempDir() + "/--w--/s"
+	store := &Store{}
 	info := session.Info{Header: session.Header{ID: "s"}}
-	f, err := createFile(dir, &session.Change{ID: "s", Create: true, Info: &info})
+	f, err := store.createFile(dir, &session.Change{ID: "s", Create: true, Info: &info})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := f.close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := createFile(dir, &session.Change{ID: "s", Create: true, Info: &info}); !errors.Is(err, session.ErrExists) {
+	if _, err := store.createFile(dir, &session.Change{ID: "s", Create: true, Info: &info}); !errors.Is(err, session.ErrExists) {
 		t.Errorf("second create: %v", err)
 	}
-	if _, err := loadFile(dir); err != nil {
+	if _, err := store.loadFile(dir); err != nil {
 		t.Errorf("the first one's file: %v", err)
 	}
 }
