@@ -25,11 +25,21 @@ func Commands(text string) (commands [][]string, never string) {
 			return nil, "it holds characters that can't be seen"
 		}
 	}
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
+	// The parser and the shell disagree where a comment ends that has a backslash before its line end.
+	if strings.Contains(text, "\\\n") {
+		return nil, "a line of it ends in a backslash"
+	}
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash), syntax.KeepComments(true)).Parse(strings.NewReader(text), "")
 	if err != nil {
 		return nil, "it isn't a complete shell command"
 	}
 	s := splitter{}
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if _, ok := n.(*syntax.Comment); ok {
+			s.refuse(comment)
+		}
+		return s.never == ""
+	})
 	for _, st := range file.Stmts {
 		s.stmt(st)
 	}
@@ -41,6 +51,9 @@ func Commands(text string) (commands [][]string, never string) {
 	}
 	return s.commands, ""
 }
+
+// comment is why text with a comment is asked for: what the parser skips the shell may run. A # in the middle of a word counts too.
+const comment = "it holds a comment"
 
 // splitter collects commands until something is in the way; the first reason stays.
 type splitter struct {
@@ -113,6 +126,10 @@ func (s *splitter) call(c *syntax.CallExpr) {
 	}
 	words := make([]string, len(c.Args))
 	for i, w := range c.Args {
+		if hash(w) {
+			s.refuse(comment)
+			return
+		}
 		text, ok := literal(w)
 		if !ok {
 			s.refuse("something in it is only known when it runs")
@@ -163,6 +180,14 @@ func literal(w *syntax.Word) (string, bool) {
 	return b.String(), true
 }
 
+// hash finds a # that isn't quoted.
+func hash(w *syntax.Word) bool {
+	return slices.ContainsFunc(w.Parts, func(part syntax.WordPart) bool {
+		l, ok := part.(*syntax.Lit)
+		return ok && strings.Contains(l.Value, "#")
+	})
+}
+
 // unrememberable says why a command is asked for each time, whatever its words are; "" when it may be remembered.
 func unrememberable(words []string) string {
 	if len(words) == 0 {
@@ -183,6 +208,7 @@ func unrememberable(words []string) string {
 		names []string
 		why   string
 	}{
+		{reservedWords(), "%s is a word of the shell's own"},
 		{shellBuiltins(), "%s changes what later commands mean"},
 		{interpreters(), "%s runs other programs"},
 		{networkTools(), "%s uses the network"},
@@ -220,6 +246,11 @@ func git(words []string) string {
 		return "git " + words[0] + " runs other programs"
 	}
 	return ""
+}
+
+// reservedWords are commands to the parser where the shell may see something else, "in" above all.
+func reservedWords() []string {
+	return strings.Fields("if then elif else fi case esac for select while until do done in function time coproc")
 }
 
 // shellBuiltins change the shell that later commands run in: their directory, their names, their variables, their input.

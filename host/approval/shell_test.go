@@ -9,7 +9,8 @@ import (
 func TestCommands(t *testing.T) {
 	for text, want := range map[string]string{
 		"git status":                              "git|status",
-		"  git   status  # quietly":               "git|status",
+		"  git   status  ":                        "git|status",
+		"git commit -m 'see #12'":                 "git|commit|-m|see #12",
 		`git "status" 'a b' c"d"'e'`:              "git|status|a b|cde",
 		"git status && ls; cat a | head -n 3":     "git|status / ls / cat|a / head|-n|3",
 		"git status ||\nls":                       "git|status / ls",
@@ -35,7 +36,22 @@ func TestCommands(t *testing.T) {
 // never lists texts that no grant may cover, with a word of the reason.
 var never = map[string]string{
 	"":                             "no command",
-	"# nothing":                    "no command",
+	"# nothing":                    "comment",
+	"git status # quietly":         "comment",
+	"# quietly\ngit status":        "comment",
+	"git status\n# quietly":        "comment",
+	"git status; # quietly\nls":    "comment",
+	"git status && # quietly\nls":  "comment",
+	"git status | # quietly\nls":   "comment",
+	"ls a#b":                       "comment",
+	"echo # \\\nrm -r victim":      "ends in a backslash",
+	"echo # \\\\\nrm -r victim":    "ends in a backslash",
+	"git \\\nstatus":               "ends in a backslash",
+	"git 'a\\\nb'":                 "ends in a backslash",
+	"git status \\":                "only known",
+	"in a":                         "word of the shell",
+	">/dev/null time ls":           "", // whatever the reason
+	"'time' ls":                    "word of the shell",
 	"git status &":                 "background",
 	"! git status":                 "negates",
 	"git status > x":               "redirects",
@@ -163,7 +179,7 @@ func TestArgumentsOfTheShell(t *testing.T) {
 		`{"command":"git status"}`:                        true,
 		`{"command":"git status","restart":true}`:         false,
 		`{"command":"git status","Command":"rm -rf x"}`:   false,
-		`{"command":"rm -rf x","command":"git status"}`:   true, // the last one is what runs
+		`{"command":"rm -rf x","command":"git status"}`:   true, // the last one is what runs; the pipeline lets none through
 		`{"Command":"git status"}`:                        false,
 		`{"command":["git","status"]}`:                    false,
 		`{"command":null}`:                                false,
