@@ -264,9 +264,9 @@ func (c *config) check() error {
 // view is the configuration in the spelling of the file.
 func (c *config) view() map[string]any {
 	return map[string]any{
-		"data": c.data, "listen": c.Listen, "auth": c.Auth, "allowHost": c.AllowHost, "basePath": c.BasePath,
+		"data": c.data, "listen": c.Listen, "auth": c.Auth, "allowHost": append([]string{}, c.AllowHost...), "basePath": basePath(c),
 		"logLevel": c.LogLevel, "logFormat": c.LogFormat, "defaultPreset": c.DefaultPreset, "defaultModel": c.DefaultModel,
-		"providers": c.Providers, "presets": map[string]any{"roots": c.Presets.Roots},
+		"providers": c.Providers, "presets": map[string]any{"roots": append([]string{}, c.Presets.Roots...)},
 		"tools": map[string]any{"presentation": c.Tools.Presentation}, "store": map[string]any{"synchronous": c.Store.Synchronous},
 		"eviction":  map[string]any{"idle": c.Eviction.Idle.String(), "usedShell": c.Eviction.UsedShell.String()},
 		"retention": map[string]any{"archive": c.Retention.Archive.String(), "delete": c.Retention.Delete.String()},

@@ -58,6 +58,9 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		"negative time":        {file: "eviction: {usedShell: -5m}", says: "eviction.usedShell"},
 		"text for a number":    {file: "limits: {sessions: many}", says: "sessions"},
 		"list for a text":      {file: "listen: [127.0.0.1:1]", says: "listen"},
+		"replay at a server":   {file: "providers: [{id: x, kind: replay, file: y, baseUrl: http://z}]", says: "take out baseUrl"},
+		"replay's variable":    {file: "providers: [{id: x, kind: replay, file: y, baseUrlEnv: Z}]", says: "take out baseUrl"},
+		"replay with a key":    {file: "providers: [{id: x, kind: replay, file: y, apiKeyEnv: Z}]", says: "take out apiKeyEnv"},
 		"no such authority":    {file: "auth: maybe", says: "auth"},
 		"open to others":       {file: "listen: 0.0.0.0:80", says: "--allow-host"},
 	} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dsh-web/dsh-web/host/credential"
 	"github.com/dsh-web/dsh-web/host/scope"
 	"github.com/dsh-web/dsh-web/presets"
 	"github.com/dsh-web/dsh-web/sdk/profiles"
@@ -147,13 +148,25 @@ func (p *program) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// configCommand prints the resolved configuration. It holds no secrets: keys are named, never written, in it.
+// configCommand prints the resolved configuration: what a host that is started with these flags, from this shell, would have. It holds no secrets:
+// keys are named, never written, in it.
 func (p *program) configCommand() *cobra.Command {
-	return &cobra.Command{Use: "config", Short: "Print the resolved configuration", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+	return &cobra.Command{Use: "config", Short: "Print the configuration that a host started like this would have", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) (err error) {
 		c, err := loadConfig(cmd.Flags(), p.env)
 		if err != nil {
 			return err
 		}
+		logger := newLogger(p.stderr, c)
+		w, err := openWire("", nil, logger)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, w.Close()) }()
+		router, err := newRouter(c, c.Providers, credential.New(c.data, p.lookup), w, &recordings{logger: logger})
+		if err != nil {
+			return err
+		}
+		c.Providers, c.DefaultModel = router.Configured(), router.Default()
 		return p.printJSON(c.view())
 	}}
 }

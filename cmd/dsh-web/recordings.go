@@ -31,12 +31,13 @@ func openRecordings(configured []model.Provider, logger *slog.Logger) (*recordin
 		if p.Kind != model.KindReplay {
 			continue
 		}
-		if _, err := r.library(p.Lenient).Open(p.File); err != nil {
-			return nil, nil, fmt.Errorf("model provider %q: %w", p.ID, err)
-		}
-		sessions, err := readRecording(p.File)
+		player, err := r.library(p.Lenient).Open(p.File)
 		if err != nil {
 			return nil, nil, fmt.Errorf("model provider %q: %w", p.ID, err)
+		}
+		sessions, err := recordedSessions(player)
+		if err != nil {
+			return nil, nil, fmt.Errorf("model provider %q: %s: %w", p.ID, p.File, err)
 		}
 		describe(p, sessions)
 	}
@@ -97,6 +98,10 @@ func checkRecording(p model.Provider) error {
 	switch {
 	case p.Kind == model.KindReplay && p.File == "":
 		return fmt.Errorf("providers: %q replays a recording; file must name it", p.ID)
+	case p.Kind == model.KindReplay && (p.BaseURL != "" || p.BaseURLEnv != ""):
+		return fmt.Errorf("providers: %q replays a recording and calls no server; take out baseUrl and baseUrlEnv", p.ID)
+	case p.Kind == model.KindReplay && p.APIKeyEnv != "":
+		return fmt.Errorf("providers: %q replays a recording and needs no key; take out apiKeyEnv", p.ID)
 	case p.Kind != model.KindReplay && p.File != "":
 		return fmt.Errorf("providers: %q has a file, which is only for kind: replay", p.ID)
 	case p.Kind != model.KindReplay && p.Lenient:

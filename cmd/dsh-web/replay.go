@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -49,7 +48,7 @@ func (p *program) replayCommand() *cobra.Command {
 	}}
 	c.Flags().StringVar(&o.tools, "tools", "live", "live runs the tools, recorded answers with the recorded results")
 	c.Flags().BoolVar(&o.lenient, "lenient", false, "accept requests that differ from the recorded ones")
-	c.Flags().StringVar(&o.preset, "preset", "", "preset of the sessions (default: the configured one)")
+	c.Flags().StringVar(&o.preset, "preset", "", "preset of all the sessions (default: the configured one); a recording doesn't know presets")
 	c.Flags().StringVar(&o.workspace, "workspace", "", "folder the agents work in (default: a temporary one)")
 	return c
 }
@@ -65,14 +64,14 @@ type recordedSession struct {
 }
 
 func (p *program) replay(ctx context.Context, c *config, file string, o replayOptions) (err error) {
-	sessions, err := readRecording(file)
-	if err != nil {
-		return err
-	}
 	lib := &replay.Library{Options: replay.Options{Lenient: o.lenient}}
 	player, err := lib.Open(file)
 	if err != nil {
 		return err
+	}
+	sessions, err := recordedSessions(player)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
 	}
 	dir, err := os.MkdirTemp("", "dsh-web-replay-*")
 	if err != nil {
@@ -107,24 +106,11 @@ func (p *program) replay(ctx context.Context, c *config, file string, o replayOp
 	return errors.Join(append(errs, lib.Finish())...)
 }
 
-// readRecording derives from the requests of each session what its users said and how its model was called.
-func readRecording(file string) ([]*recordedSession, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, fmt.Errorf("open recording: %w", err)
-	}
-	defer func() { _ = f.Close() }()
+// recordedSessions derives from the requests of each session what its users said and how its model was called.
+func recordedSessions(player *replay.Player) ([]*recordedSession, error) {
 	byID := map[string]*recordedSession{}
 	var out []*recordedSession
-	for dec := json.NewDecoder(f); ; {
-		var line replay.Line
-		err := dec.Decode(&line)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read recording %s: %w", file, err)
-		}
+	for _, line := range player.Lines() {
 		s := byID[line.Session]
 		if s == nil {
 			s = &recordedSession{id: line.Session, url: line.URL, results: map[string]string{}}
@@ -132,11 +118,8 @@ func readRecording(file string) ([]*recordedSession, error) {
 			out = append(out, s)
 		}
 		if err := s.learn(line.Request); err != nil {
-			return nil, fmt.Errorf("read recording %s, %s: %w", file, line.Key, err)
+			return nil, fmt.Errorf("read recording, %s: %w", line.Key, err)
 		}
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("the recording %s holds no calls", file)
 	}
 	return out, nil
 }

@@ -61,7 +61,7 @@ func open(ctx context.Context, c *config, lookup func(string) (string, bool), ow
 		return nil, err
 	}
 	keys := credential.New(c.data, lookup)
-	if s.wire, err = openWire(c.record, own); err != nil {
+	if s.wire, err = openWire(c.record, own, logger); err != nil {
 		return nil, err
 	}
 	var providers []model.Provider
@@ -72,6 +72,7 @@ func open(ctx context.Context, c *config, lookup func(string) (string, bool), ow
 	if err != nil {
 		return nil, err
 	}
+	s.wire.warn(router)
 	s.host = host.New(host.Config{
 		Store: store, Router: router, Credentials: keys, Roster: newRoster(c), Proc: s.proc,
 		Attachments:   filepath.Join(c.data, "attachments"),
@@ -136,11 +137,13 @@ type wireTap struct {
 	transport *http.Transport
 	tails     *wire.Tails
 	file      *replay.File
+	name      string // of the file, as it was given
+	logger    *slog.Logger
 }
 
 // openWire makes the transport. A model server can't be this host itself, nor a cloud's metadata address.
-func openWire(record string, own []netip.AddrPort) (*wireTap, error) {
-	w := &wireTap{tails: wire.NewTails(), transport: wire.NewTransport(wire.TransportConfig{Guard: true, Own: func() []netip.AddrPort { return own }})}
+func openWire(record string, own []netip.AddrPort, logger *slog.Logger) (*wireTap, error) {
+	w := &wireTap{name: record, logger: logger, tails: wire.NewTails(), transport: wire.NewTransport(wire.TransportConfig{Guard: true, Own: func() []netip.AddrPort { return own }})}
 	if record == "" {
 		return w, nil
 	}
@@ -155,7 +158,23 @@ func (w *wireTap) Close() error {
 	if w.file == nil {
 		return nil
 	}
-	return w.file.Close()
+	err := w.file.Close()
+	if w.file.Written() == 0 {
+		w.logger.Warn("nothing was recorded: only calls to HTTP providers are, and there was none; the file is empty", "file", w.name)
+	}
+	return err
+}
+
+// warn says beforehand that sessions which name no model will leave nothing in the recording.
+func (w *wireTap) warn(r *model.Router) {
+	if w.file == nil {
+		return
+	}
+	def := r.Default()
+	p, err := r.Provider(def.Provider)
+	if err == nil && (p.Kind == model.KindScript || p.Kind == model.KindReplay) {
+		w.logger.Warn("only calls to HTTP providers are recorded, and the default model isn't at one", "provider", def.Provider, "model", def.Model, "file", w.name)
+	}
 }
 
 // newRouter wires the configured providers to their wires.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/zip"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 
@@ -22,7 +24,7 @@ import (
 
 // viewCommand shows an exported bundle in the page, read-only, from a temporary folder.
 func (p *program) viewCommand() *cobra.Command {
-	return &cobra.Command{Use: "view FILE", Short: "Show an exported bundle, read-only", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) (err error) {
+	return &cobra.Command{Use: "view FILE", Short: "Show an exported bundle (format=bundle), read-only", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) (err error) {
 		dir, err := os.MkdirTemp("", "dsh-web-view-*")
 		if err != nil {
 			return fmt.Errorf("view %s: %w", args[0], err)
@@ -32,7 +34,9 @@ func (p *program) viewCommand() *cobra.Command {
 		if err := os.Mkdir(sessions, 0o700); err != nil {
 			return fmt.Errorf("view %s: %w", args[0], err)
 		}
-		if _, err := export.Unpack(args[0], sessions); err != nil {
+		if _, err := export.Unpack(args[0], sessions); errors.Is(err, zip.ErrFormat) {
+			return fmt.Errorf("%s is no bundle: view shows what a session's export with format=bundle gives, a ZIP file; a log (JSONL) goes into a running host with dsh-web import", args[0])
+		} else if err != nil {
 			return err
 		}
 		c, err := loadConfig(cmd.Flags(), p.env)
@@ -55,7 +59,7 @@ func openBundle(sessions string) opener {
 			return nil, err
 		}
 		keys := credential.New(c.data, lookup)
-		w, err := openWire("", own)
+		w, err := openWire("", own, logger)
 		if err != nil {
 			return nil, errors.Join(err, store.Close())
 		}
@@ -83,7 +87,8 @@ func openBundle(sessions string) opener {
 
 // importCommand sends a log to the running host.
 func (p *program) importCommand() *cobra.Command {
-	return &cobra.Command{Use: "import FILE", Short: "Import a session's log (JSONL) into the running host", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+	var preset, workspace string
+	c := &cobra.Command{Use: "import FILE", Short: "Import a session's log (JSONL) into the running host", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 		c, err := loadConfig(cmd.Flags(), p.env)
 		if err != nil {
 			return err
@@ -93,7 +98,13 @@ func (p *program) importCommand() *cobra.Command {
 			return err
 		}
 		defer func() { _ = f.Close() }()
-		res, err := local(cmd.Context(), c.data, http.MethodPost, "api/v1/sessions/import", "application/x-ndjson", f)
+		query := url.Values{}
+		for name, value := range map[string]string{"preset": preset, "workspace": workspace} {
+			if value != "" {
+				query.Set(name, value)
+			}
+		}
+		res, err := local(cmd.Context(), c.data, http.MethodPost, "api/v1/sessions/import?"+query.Encode(), "application/x-ndjson", f)
 		if err != nil {
 			return err
 		}
@@ -108,4 +119,7 @@ func (p *program) importCommand() *cobra.Command {
 		_, err = fmt.Fprintf(p.stdout, "%s\n", raw)
 		return err
 	}}
+	c.Flags().StringVar(&preset, "preset", "", "the preset to go on with, instead of the one that the log ran on")
+	c.Flags().StringVar(&workspace, "workspace", "", "the directory to work in, instead of the log's own")
+	return c
 }

@@ -339,6 +339,9 @@ func (r *Router) Resolve(s Selection) (Route, error) {
 	return route, nil
 }
 
+// Configured lists the providers as they are in force: the built-in ones with what overrides them, then the others.
+func (r *Router) Configured() []Provider { return slices.Clone(r.providers) }
+
 // ProviderInfo describes a provider to people. It holds no secret.
 type ProviderInfo struct {
 	ID      string   `json:"id"`

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,51 +22,43 @@ type Options struct {
 	Report func(error)
 }
 
-// Player answers requests from a recording. It is safe for concurrent use.
+// Player answers requests from a recording, each session's in the order in which they were recorded. It is safe for concurrent use.
 type Player struct {
 	options Options
-	url     string
-	order   []Key
-	keys    numbering
+	lines   []Line
+	byKey   map[Key]Line
 
 	mu     sync.Mutex
-	left   map[Key][]Line
+	next   map[string]int // by session: the call that answers its next request; 0 before its first answer
+	met    map[Key]bool   // asked for, answered or not, or passed over
 	drifts []*DriftError
 }
 
-// NewPlayer reads a recording.
+// NewPlayer reads a recording. Every line must be whole: of this version, with the digest of its request, and the only one of its call.
 func NewPlayer(r io.Reader, o Options) (*Player, error) {
-	p := &Player{options: o, left: map[Key][]Line{}}
-	dec := json.NewDecoder(r)
-	for n := 1; ; n++ {
-		var line Line
-		err := dec.Decode(&line)
-		if err == io.EOF {
-			return p, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read recording, call %d: %w", n, err)
-		}
-		if line.Version != version {
-			return nil, fmt.Errorf("read recording, call %d: version %d isn't %d", n, line.Version, version)
-		}
-		if p.url == "" {
-			p.url = line.URL
-		}
-		p.left[line.Key] = append(p.left[line.Key], line)
-		p.order = append(p.order, line.Key)
+	lines, err := readLines(r)
+	if err != nil {
+		return nil, err
 	}
+	p := &Player{options: o, lines: lines, byKey: map[Key]Line{}, next: map[string]int{}, met: map[Key]bool{}}
+	for _, line := range lines {
+		p.byKey[line.Key] = line
+	}
+	return p, nil
 }
 
+// Lines lists the recorded calls in the order of the file.
+func (p *Player) Lines() []Line { return slices.Clone(p.lines) }
+
 // URL is where the first recorded call went. An adapter that takes it for its base URL speaks the dialect that was recorded.
-func (p *Player) URL() string { return p.url }
+func (p *Player) URL() string { return p.lines[0].URL }
 
 // Sessions lists the recorded sessions in the order of their first call.
 func (p *Player) Sessions() []string {
 	var out []string
-	for _, k := range p.order {
-		if !slices.Contains(out, k.Session) {
-			out = append(out, k.Session)
+	for _, line := range p.lines {
+		if !slices.Contains(out, line.Session) {
+			out = append(out, line.Session)
 		}
 	}
 	return out
@@ -79,7 +70,7 @@ func (p *Player) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	sent := newLine(p.keys.of(r), r, body)
+	sent := newLine(Key{Session: sessionOf(r)}, r, body)
 	line, drift, err := p.take(sent)
 	if p.options.Report != nil && (drift != nil || err != nil) {
 		if err == nil {
@@ -104,24 +95,44 @@ func (p *Player) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// take gives the recorded call that answers sent, and in which way the two differ where that is let pass.
+// take gives the recorded call that answers sent, and in which way the two differ where that is let pass. A request that isn't answered keeps
+// its place: the session's next one is compared with the same call.
 func (p *Player) take(sent Line) (line Line, drift *DriftError, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	queue := p.left[sent.Key]
-	if len(queue) == 0 {
-		return Line{}, nil, &ExtraCallError{sent.Key}
+	key := Key{sent.Session, max(1, p.next[sent.Session])}
+	if p.next[sent.Session] == 0 {
+		key.Call = p.begin(sent)
 	}
-	line = queue[0]
+	line, ok := p.byKey[key]
+	if !ok {
+		return Line{}, nil, &ExtraCallError{key}
+	}
+	p.met[key] = true
 	if line.Digest != sent.Digest {
-		drift = &DriftError{Key: sent.Key, Fields: Diff(line.Request, sent.Request)}
+		drift = &DriftError{Key: key, Fields: Diff(line.Request, sent.Request)}
 		if !p.options.Lenient {
 			return Line{}, nil, drift
 		}
 		p.drifts = append(p.drifts, drift)
 	}
-	p.left[sent.Key] = queue[1:]
+	p.next[key.Session] = key.Call + 1
 	return line, drift, nil
+}
+
+// begin finds the call that a session's first request is: the first one, unless a later one was exactly this request. Then the session is one
+// that another process has played so far, and what comes before was made there.
+func (p *Player) begin(sent Line) int {
+	first := 0
+	for key, line := range p.byKey {
+		if key.Session == sent.Session && line.Digest == sent.Digest && (first == 0 || key.Call < first) {
+			first = key.Call
+		}
+	}
+	for call := 1; call < first; call++ {
+		p.met[Key{sent.Session, call}] = true
+	}
+	return max(1, first)
 }
 
 // Finish reports calls that were recorded and not asked for, as a *MissingCallsError.
@@ -129,10 +140,9 @@ func (p *Player) Finish() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var missing []Key
-	counted := map[Key]int{}
-	for _, k := range p.order {
-		if counted[k]++; counted[k] <= len(p.left[k]) {
-			missing = append(missing, k)
+	for _, line := range p.lines {
+		if !p.met[line.Key] {
+			missing = append(missing, line.Key)
 		}
 	}
 	if missing == nil {
@@ -183,7 +193,11 @@ func (e *MissingCallsError) Error() string {
 	for i, k := range e.Calls {
 		names[i] = k.String()
 	}
-	return fmt.Sprintf("replay: %d recorded calls were never made: %s", len(names), strings.Join(names, "; "))
+	counted := "1 recorded call was"
+	if len(names) != 1 {
+		counted = fmt.Sprintf("%d recorded calls were", len(names))
+	}
+	return fmt.Sprintf("replay: %s never made: %s", counted, strings.Join(names, "; "))
 }
 
 // String names the call and its session.

@@ -1,4 +1,5 @@
-// Package replay records model traffic and plays it back. Both are round trippers under any HTTP provider.
+// Package replay records model traffic and plays it back. Both are round trippers under any HTTP provider. A provider that isn't one, like the
+// demo's script, leaves nothing to record.
 //
 // A recording is a file of JSON lines, one per call, in the order in which the calls ended: the session and call it belongs to, the canonical
 // body of the request with its digest, and the exact bytes of the response in the pieces and at the times in which they came. It holds no
@@ -21,19 +22,25 @@ import (
 	"unicode/utf8"
 )
 
-// callKey files the session and call of a request in its context. An HTTP request has no other place that doesn't go over the wire.
-type callKey struct{}
+// sessionKey files the session of a request in its context. An HTTP request has no other place that doesn't go over the wire.
+type sessionKey struct{}
 
 // Key names a call.
 type Key struct {
 	Session string `json:"session"`
-	Call    int    `json:"call"`
+	Call    int    `json:"call"` // of the session, from 1 in the order in which the calls began
 }
 
-// Annotate marks a request with its session and call. Give it to an adapter whose transport is a Recorder or a Player. Requests without a
-// mark are numbered from 1 in order of arrival, in a session without a name.
-func Annotate(r *http.Request, session string, call int) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), callKey{}, Key{session, call}))
+// Annotate marks a request with its session. Give it to an adapter whose transport is a Recorder or a Player. Those number a session's requests
+// themselves, from 1 in order of arrival: the caller's number begins anew whenever its agent does. Requests without a mark belong to a session
+// without a name.
+func Annotate(r *http.Request, session string, _ int) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), sessionKey{}, session))
+}
+
+func sessionOf(r *http.Request) string {
+	session, _ := r.Context().Value(sessionKey{}).(string)
+	return session
 }
 
 // Line is one recorded call.
@@ -81,9 +88,10 @@ type Recorder struct {
 	next http.RoundTripper
 	keys numbering
 
-	mu  sync.Mutex
-	out io.Writer
-	err error
+	mu      sync.Mutex
+	out     io.Writer
+	written int // calls
+	err     error
 }
 
 // NewRecorder records what goes through next to w, one line and one write a call. Writes are serialised. A call is recorded when its response
@@ -95,6 +103,13 @@ func (rec *Recorder) Err() error {
 	rec.mu.Lock()
 	defer rec.mu.Unlock()
 	return rec.err
+}
+
+// Written counts the calls that were written.
+func (rec *Recorder) Written() int {
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	return rec.written
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -139,7 +154,9 @@ func (rec *Recorder) write(line Line) {
 	}
 	if err != nil {
 		rec.err = fmt.Errorf("record model call: %w", err)
+		return
 	}
+	rec.written++
 }
 
 // recording is a response body that notes what is read from it.
@@ -234,16 +251,17 @@ func Digest(canonical []byte) string {
 
 // numbering names requests.
 type numbering struct {
-	mu sync.Mutex
-	n  int
+	mu    sync.Mutex
+	calls map[string]int // by session, begun so far
 }
 
 func (c *numbering) of(r *http.Request) Key {
-	if k, ok := r.Context().Value(callKey{}).(Key); ok {
-		return k
-	}
+	session := sessionOf(r)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.n++
-	return Key{Call: c.n}
+	if c.calls == nil {
+		c.calls = map[string]int{}
+	}
+	c.calls[session]++
+	return Key{session, c.calls[session]}
 }

@@ -113,9 +113,8 @@ func TestKeyOrderDoesNotMatter(t *testing.T) {
 
 func TestDrift(t *testing.T) {
 	long := strings.Repeat("x", 500)
-	file := record(t, echo, func(rt http.RoundTripper, url string) {
-		_, _, _ = post(t, rt, url, "s", 1, `{"model":"m","messages":[{"role":"user","content":"`+long+`a"}],"old":true}`)
-	})
+	recorded := `{"model":"m","messages":[{"role":"user","content":"` + long + `a"}],"old":true}`
+	file := record(t, echo, func(rt http.RoundTripper, url string) { _, _, _ = post(t, rt, url, "s", 1, recorded) })
 	drifted := `{"model":"n","messages":[{"role":"user","content":"` + long + `b"},{"role":"user"}],"new":{}}`
 	want := []string{
 		`messages[0].content: ..."` + strings.Repeat("x", 20) + `a" -> ..."` + strings.Repeat("x", 20) + `b"`,
@@ -134,8 +133,11 @@ func TestDrift(t *testing.T) {
 		if d := cmp.Diff(want, drift.Fields); d != "" {
 			t.Error(d)
 		}
-		if p.Finish() == nil {
-			t.Error("the call counts as made")
+		if err := p.Finish(); err != nil {
+			t.Errorf("it was asked for: %v", err)
+		}
+		if status, _, err := post(t, p, "http://x", "s", 2, recorded); status != 200 || err != nil {
+			t.Errorf("the request that differed used up the call: %d, %v", status, err)
 		}
 	})
 	t.Run("lenient", func(t *testing.T) {
@@ -152,32 +154,76 @@ func TestDrift(t *testing.T) {
 	})
 }
 
-func TestTooManyAndTooFew(t *testing.T) {
-	file := record(t, echo, func(rt http.RoundTripper, url string) {
-		for i := range 3 {
-			_, _, _ = post(t, rt, url, "s", i+1, `{}`)
+// numbered drives n calls of a session whose requests hold their number.
+func numbered(t *testing.T, n int) string {
+	return record(t, echo, func(rt http.RoundTripper, url string) {
+		for i := range n {
+			_, _, _ = post(t, rt, url, "s", i+1, fmt.Sprintf(`{"n":%d}`, i+1))
 		}
 	})
-	p, err := replay.NewPlayer(strings.NewReader(file), replay.Options{})
+}
+
+func player(t *testing.T, file string, o replay.Options) *replay.Player {
+	t.Helper()
+	p, err := replay.NewPlayer(strings.NewReader(file), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := post(t, p, "http://x", "s", 2, `{}`); err != nil {
-		t.Fatal(err)
+	return p
+}
+
+func TestTooManyAndTooFew(t *testing.T) {
+	p := player(t, numbered(t, 3), replay.Options{})
+	var missing *replay.MissingCallsError
+	for n := 1; n <= 3; n++ {
+		if err := p.Finish(); !errors.As(err, &missing) || len(missing.Calls) != 4-n || !strings.Contains(err.Error(), `call 3 of session "s"`) {
+			t.Error(err)
+		}
+		if _, _, err := post(t, p, "http://x", "s", n, fmt.Sprintf(`{"n":%d}`, n)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	_, _, err = post(t, p, "http://x", "s", 2, `{}`)
-	var extra *replay.ExtraCallError
-	if !errors.As(err, &extra) || !strings.Contains(err.Error(), `call 2 of session "s"`) {
+	if !strings.Contains(missing.Error(), "1 recorded call was never made") {
+		t.Error(missing)
+	}
+	if err := p.Finish(); err != nil {
 		t.Error(err)
 	}
-	var missing *replay.MissingCallsError
-	if err := p.Finish(); !errors.As(err, &missing) || len(missing.Calls) != 2 || !strings.Contains(err.Error(), `call 3 of session "s"`) {
+	var extra *replay.ExtraCallError
+	for _, session := range []string{"s", "t"} {
+		want := map[string]string{"s": `call 4 of session "s"`, "t": `call 1 of session "t"`}[session]
+		if _, _, err := post(t, p, "http://x", session, 1, `{"n":4}`); !errors.As(err, &extra) || !strings.Contains(err.Error(), want) {
+			t.Error(err)
+		}
+	}
+}
+
+// A player that meets a session in the middle goes on there: what comes before was played by another process.
+func TestGoesOnInTheMiddle(t *testing.T) {
+	for _, lenient := range []bool{false, true} {
+		p := player(t, numbered(t, 3), replay.Options{Lenient: lenient})
+		for n := 2; n <= 3; n++ {
+			if _, body, err := post(t, p, "http://x", "s", n-1, fmt.Sprintf(`{"n":%d}`, n)); err != nil || !strings.Contains(body, fmt.Sprint(n)) {
+				t.Errorf("%q, %v", body, err)
+			}
+		}
+		if err := p.Finish(); err != nil || len(p.Drifts()) != 0 {
+			t.Error(err, p.Drifts())
+		}
+	}
+	// Only its first request may skip calls.
+	p := player(t, numbered(t, 3), replay.Options{})
+	if _, _, err := post(t, p, "http://x", "s", 1, `{"n":1}`); err != nil {
+		t.Fatal(err)
+	}
+	var drift *replay.DriftError
+	if _, _, err := post(t, p, "http://x", "s", 2, `{"n":3}`); !errors.As(err, &drift) || drift.Call != 2 {
 		t.Error(err)
 	}
 }
 
-// A retry may carry the number of the call it repeats: then the recorded answers come in order.
-func TestRepeatedKey(t *testing.T) {
+// An agent that was put away and made live again begins its numbers anew; a retry may carry the number of what it repeats. The recording goes on.
+func TestRepeatedNumbers(t *testing.T) {
 	n := 0
 	file := record(t, func(w http.ResponseWriter, _ *http.Request) {
 		if n++; n == 1 {
@@ -190,16 +236,39 @@ func TestRepeatedKey(t *testing.T) {
 			_, _, _ = post(t, rt, url, "s", 1, `{}`)
 		}
 	})
-	p, err := replay.NewPlayer(strings.NewReader(file), replay.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := player(t, file, replay.Options{})
 	for _, want := range []string{"529 1", "200 2"} {
 		status, body, err := post(t, p, "http://x", "s", 1, `{}`)
 		if got := fmt.Sprint(status, " ", body); got != want || err != nil {
 			t.Errorf("got %s, %v, want %s", got, err, want)
 		}
 	}
+}
+
+// What can't be a recording is refused when it is read, with the line.
+func TestRecordingsThatAreRefused(t *testing.T) {
+	whole := numbered(t, 3)
+	for name, c := range map[string]struct{ file, says string }{
+		"empty":            {"\n", "no calls"},
+		"a changed digest": {strings.Replace(whole, replay.Digest([]byte(`{"n":2}`)), strings.Repeat("0", 64), 1), "line 2: the digest"},
+		"a changed body":   {strings.Replace(whole, `"request":{"n":3}`, `"request":{"n":4}`, 1), "line 3: the digest"},
+		"twice the file":   {whole + whole, `line 4: call 1 of session "s" is on line 1`},
+		"a newer one":      {`{"v":9,"session":"s","call":1}`, "version 9"},
+		"no number":        {`{"v":1}`, "line 1: calls are numbered from 1"},
+		"a cut line":       {whole[:len(whole)-20], "line 3"},
+		"another file":     {"first line of a text\n", "line 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := replay.NewPlayer(strings.NewReader(c.file), replay.Options{}); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Error(err)
+			}
+		})
+	}
+	spaced := strings.Replace(whole, `"request":{"n":3}`, `"request": {"n": 3 }`, 1)
+	if spaced == whole {
+		t.Fatal("nothing was replaced")
+	}
+	player(t, spaced, replay.Options{}) // the digest is over the canonical form
 }
 
 func TestFailures(t *testing.T) {
@@ -228,12 +297,6 @@ func TestFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := post(t, p, "http://x", "s", 1, `{}`); err == nil || !strings.Contains(err.Error(), "refused") {
-		t.Error(err)
-	}
-	if _, err := replay.NewPlayer(strings.NewReader(`{"v":9}`), replay.Options{}); err == nil {
-		t.Error("a newer recording was read")
-	}
-	if _, err := replay.NewPlayer(strings.NewReader(`{"v":1}`+"\n{"), replay.Options{}); err == nil || !strings.Contains(err.Error(), "call 2") {
 		t.Error(err)
 	}
 }
@@ -306,8 +369,11 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 2 {
-		if _, _, err := post(t, f, srv.URL+"/v1/chat/completions", "s", i+1, `{}`); err != nil {
+		if _, _, err := post(t, f, srv.URL+"/v1/chat/completions", "s", i+1, fmt.Sprintf(`{"n":%d}`, i+1)); err != nil {
 			t.Fatal(err)
+		}
+		if f.Written() != i+1 {
+			t.Errorf("%d calls were written", f.Written())
 		}
 	}
 	if err := f.Close(); err != nil {
@@ -328,7 +394,7 @@ func TestFiles(t *testing.T) {
 	if err != nil || one != two || one.URL() != srv.URL+"/v1/chat/completions" {
 		t.Error(err, one.URL())
 	}
-	if _, _, err := post(t, one, one.URL(), "s", 1, `{}`); err != nil {
+	if _, _, err := post(t, one, one.URL(), "s", 1, `{"n":1}`); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Finish(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "call 2") {
