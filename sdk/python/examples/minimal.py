@@ -2,6 +2,8 @@
 """Give the minimal agent one task in a directory, and print what it does.
 
     minimal.py [--workspace DIR] [--model ID] [--provider deepseek] [--session-id ID] "task"
+
+Without a key: --provider demo --model demo, a script that answers instead of a model.
 """
 
 from __future__ import annotations
@@ -12,7 +14,11 @@ import sys
 import uuid
 from pathlib import Path
 
-if not __package__:
+try:
+    import dsh_sdk  # noqa: F401  the installed one, with the binary its wheel carries
+except ModuleNotFoundError as e:
+    if e.name != "dsh_sdk":
+        raise
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run from a checkout without installing
 
 from dsh_sdk import Delta, DshError, Harness  # noqa: E402

@@ -57,6 +57,15 @@ class Wheel(unittest.TestCase):
         onpath.mkdir()
         shutil.copy2(binary, onpath / "dsh")
         plain = {k: v for k, v in os.environ.items() if not k.startswith(("DSH_", "DEEPSEEK_", "PYTHON"))}
+        # The example runs on the installed package, not on the checkout it lies in, which has no binary.
+        (base / "ws-example").mkdir()
+        nowhere = {**plain, "DSH_HOME": str(base / "home-example"), "PATH": "/usr/bin:/bin"}
+        p = subprocess.run(
+            [python, str(ROOT / "examples" / "minimal.py"), "--provider", "demo", "--model", "demo", "--workspace", str(base / "ws-example"), "run: echo $((6*7))\nsay: done"],
+            env=nowhere, cwd=base, capture_output=True, text=True, timeout=180,
+        )
+        self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertIn("-- completed", p.stdout)
         for carrier in ("wheel", "DSH_BIN", "PATH"):
             with self.subTest(carrier), ModelServer(script) as server:
                 ws = base / f"ws-{carrier}"
