@@ -2,13 +2,11 @@ package tools
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/dsh-web/dsh-web/host/scope"
@@ -56,7 +54,7 @@ func (r *Runner) run(ctx context.Context, set []Tool, asked session.ToolCall, ou
 	}
 	arguments, err := object(asked.Arguments)
 	if err != nil {
-		return ErrorResult(tool.Name, CodeBadArguments, fmt.Sprintf("The arguments of %s are not a JSON object: %v.", tool.Name, err))
+		return ErrorResult(tool.Name, CodeBadArguments, fmt.Sprintf("The arguments of %s %v.", tool.Name, err))
 	}
 	if output == nil {
 		output = io.Discard
@@ -141,22 +139,4 @@ func find(set []Tool, name string) (Tool, bool) {
 		}
 	}
 	return Tool{}, false
-}
-
-// object accepts a JSON object; nothing at all counts as an empty one.
-func object(arguments string) (json.RawMessage, error) {
-	if strings.TrimSpace(arguments) == "" {
-		return json.RawMessage("{}"), nil
-	}
-	if strings.HasPrefix(strings.TrimLeft(arguments, " \t\r\n"), "{") && json.Valid([]byte(arguments)) {
-		return json.RawMessage(arguments), nil
-	}
-	var m map[string]json.RawMessage // says what is wrong
-	if err := json.Unmarshal([]byte(arguments), &m); err != nil {
-		return nil, err
-	}
-	if m == nil {
-		return nil, fmt.Errorf("it is null")
-	}
-	return json.RawMessage(arguments), nil
 }

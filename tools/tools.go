@@ -8,7 +8,6 @@ package tools
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 
 	"github.com/dsh-web/dsh-web/host/model"
@@ -87,11 +86,3 @@ func ErrorResult(tool, code, text string) Result {
 
 // Text joins the text of r.
 func (r Result) Text() string { return model.JoinText(r.Content) }
-
-// DecodeArguments reads a call's arguments into v, ignoring unknown keys. The error is fit for the model.
-func DecodeArguments(arguments json.RawMessage, v any) error {
-	if err := json.Unmarshal(arguments, v); err != nil {
-		return fmt.Errorf("the arguments do not fit the tool's schema: %w", err)
-	}
-	return nil
-}

@@ -149,3 +149,21 @@ func TestWhatIsntAsked(t *testing.T) {
 		}
 	}
 }
+
+// Names in another case are names that the tool doesn't know.
+func TestTheQuestionIsNamedExactly(t *testing.T) {
+	r := newRig(t)
+	res := r.call(t, `{"Question":"Which one?"}`, func(session.ApprovalAsked) { t.Fatal("it was asked") })
+	if !res.IsError || !strings.Contains(res.Text(), "`question` is required") {
+		t.Errorf("%+v", res)
+	}
+	res = r.call(t, `{"question":"Which one?","Question":"Another?","OPTIONS":["x"]}`, func(a session.ApprovalAsked) {
+		if string(a.Detail) != `{"question":"Which one?"}` {
+			t.Errorf("asked: %s", a.Detail)
+		}
+		must(t, r.desk.Decide(t.Context(), approval.Question, a.ID, a.ArgsHash, approval.Decision{Outcome: approval.Allowed, By: approval.ByOwner, Answer: []byte(`"this"`)}))
+	})
+	if res.IsError || res.Text() != "this" {
+		t.Errorf("%+v", res)
+	}
+}

@@ -44,7 +44,7 @@ type tool struct {
 	notices notices
 }
 
-// arguments are what the model sends; unknown keys are ignored.
+// arguments are what the model sends; unknown keys, also of another case, are ignored.
 type arguments struct {
 	Command string `json:"command"`
 	Restart bool   `json:"restart"`

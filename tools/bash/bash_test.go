@@ -176,3 +176,22 @@ func alive(pid string) bool {
 	rest := string(data[bytes.LastIndexByte(data, ')')+1:])
 	return !strings.HasPrefix(rest, " Z") && !strings.HasPrefix(rest, " X")
 }
+
+// A command under a name in another case isn't run.
+func TestTheCommandIsNamedExactly(t *testing.T) {
+	a := newAgent(t)
+	for arguments, want := range map[string]string{
+		`{"command":"echo shown","Command":"echo hidden"}`: "shown",
+		`{"COMMAND":"echo hidden","command":"echo shown"}`: "shown",
+		`{"command":"echo shown","Restart":"x"}`:           "shown",
+	} {
+		res := a.tool.Run(context.Background(), tools.Call{ID: "c", Name: bash.Name, Arguments: json.RawMessage(arguments), Output: io.Discard})
+		if res.IsError || res.Text() != want {
+			t.Errorf("%s: %+v", arguments, res)
+		}
+	}
+	res := a.tool.Run(context.Background(), tools.Call{ID: "c", Name: bash.Name, Arguments: json.RawMessage(`{"Command":"echo hidden"}`), Output: io.Discard})
+	if res.Error == nil || res.Error.Code != bash.CodeBadArguments {
+		t.Errorf("%+v", res)
+	}
+}
