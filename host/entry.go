@@ -178,7 +178,7 @@ func (h *Host) evictOne(ctx context.Context, e *entry) error {
 	if t := l.mounted.Load().Terminals(); t != nil && t.Used() {
 		limit = h.cfg.EvictUsedShell
 	}
-	if limit <= 0 || idle < limit {
+	if !l.log.Info().Archived && (limit <= 0 || idle < limit) { // what was filed away while it ran goes as soon as it doesn't
 		return nil
 	}
 	return h.putAway(ctx, e, l, idle)

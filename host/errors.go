@@ -12,6 +12,7 @@ const (
 	CodeWorkspaceInvalid   = "workspace-invalid"
 	CodePresetNotFound     = "preset-not-found"
 	CodePresetBroken       = "preset-broken"
+	CodePresetChanged      = "preset-changed"
 	CodePresetLocked       = "preset-locked"
 	CodeMessageStarted     = "message-started"
 	CodeMessageNotFound    = "message-not-found"

@@ -133,25 +133,44 @@ func (h *Host) copyAttachments(from, to string) error {
 	return nil
 }
 
-// Import makes a session of an exported log. It runs on the default preset, since a log doesn't hold its composition, and isn't live until it
-// is sent a message. The workspace is the log's unless one is given.
-func (h *Host) Import(ctx context.Context, r io.Reader, workspaceDir string) (Info, error) {
+// ImportSpec says what an imported session is to be.
+type ImportSpec struct {
+	Workspace string // "" for the log's own
+	Preset    string // "" for the one that the log ran on
+}
+
+// Import makes a session of an exported log, which isn't live until it is sent a message. A log doesn't hold its composition, only a preset's
+// id and hash: without a preset in spec this host must have that very one. A log that names none gets the default preset.
+func (h *Host) Import(ctx context.Context, r io.Reader, spec ImportSpec) (Info, error) {
 	if err := h.open(); err != nil {
 		return Info{}, err
 	}
-	if workspaceDir != "" {
-		dir, err := workspace(workspaceDir)
+	if spec.Workspace != "" {
+		dir, err := workspace(spec.Workspace)
 		if err != nil {
 			return Info{}, err
 		}
-		workspaceDir = dir
+		spec.Workspace = dir
 	}
-	c, err := h.resolvePreset(h.cfg.DefaultPreset)
-	if err != nil {
-		return Info{}, err
+	var chosen *presets.Composition
+	if spec.Preset != "" { // before a long log is read
+		c, err := h.resolvePreset(spec.Preset)
+		if err != nil {
+			return Info{}, err
+		}
+		chosen = c
 	}
 	log, err := export.Import(ctx, r, h.journal, export.ImportOptions{
-		ID: uuid.Must(uuid.NewV7()).String(), Cwd: workspaceDir, Preset: refOf(c), Pin: c.Encode(),
+		ID: uuid.Must(uuid.NewV7()).String(), Cwd: spec.Workspace, Preset: func(was session.PresetRef) (session.PresetRef, session.Pin, error) {
+			if chosen == nil {
+				c, err := h.recordedPreset(was)
+				if err != nil {
+					return session.PresetRef{}, nil, err
+				}
+				chosen = c
+			}
+			return refOf(chosen), chosen.Encode(), nil
+		},
 	})
 	if errors.Is(err, export.ErrImport) {
 		return Info{}, refuse(CodeValidation, "%v.", err)
@@ -160,8 +179,30 @@ func (h *Host) Import(ctx context.Context, r io.Reader, workspaceDir string) (In
 		return Info{}, err
 	}
 	defer h.journal.Release(log)
-	h.names.keep(refOf(c), c.Name)
+	h.names.keep(refOf(chosen), chosen.Name)
 	return h.info(log.Info()), nil
+}
+
+// recordedPreset is the preset that a log ran on, as it was then. Another one may do more than its owner ever allowed, so there is no second
+// choice.
+func (h *Host) recordedPreset(was session.PresetRef) (*presets.Composition, error) {
+	if was == (session.PresetRef{}) {
+		return h.resolvePreset(h.cfg.DefaultPreset)
+	}
+	c, err := h.resolvePreset(was.ID)
+	var refusal *Error
+	switch {
+	case errors.As(err, &refusal):
+		known := h.presetIDs()
+		return nil, refuse(refusal.Code, "%s The log ran on it; name the preset to import it on: ?preset=ID, or dsh-web import --preset ID.", refusal.Message).
+			with("preset", was.ID).with("known", known)
+	case err != nil:
+		return nil, err
+	case c.Hash != was.Hash:
+		return nil, refuse(CodePresetChanged, "The log ran on the preset %q, which is another one here by now (its hash was %.12s and is %.12s). Name the preset to import it on, this one or another: "+
+			"?preset=ID, or dsh-web import --preset ID.", was.ID, was.Hash, c.Hash).with("preset", was.ID).with("known", h.presetIDs())
+	}
+	return c, nil
 }
 
 // Annotation is what a trainer says of a session. Nil fields keep what was said before.

@@ -45,9 +45,12 @@ type Config struct {
 	ReadOnly bool
 	// KeepRecorded makes resumed sessions go on with the prompt of their log.
 	KeepRecorded bool
+	// Unattended says that nobody is there to ask: a call that needs leave is answered at once with "unavailable", and so is a question.
+	Unattended bool
 	// Standalone makes this the host of one profile, in a process that shares its store with others. Every session runs on DefaultPreset as it
 	// is now, also a resumed one; ids are any text that names a file (session.FileName); agents get no confined file provider; and what a
-	// stopped process left open is closed when the session is resumed, not at the start, since others may be running it.
+	// stopped process left open is closed when the session is resumed, not at the start, since others may be running it. It is Unattended,
+	// too.
 	Standalone bool
 	// Violation hears of a prompt that changed after its first request. Nil: it is only logged.
 	Violation func(error)
@@ -123,7 +126,7 @@ func (h *Host) Start(ctx context.Context) error {
 			return err
 		}
 	}
-	if h.cfg.EvictIdle > 0 || h.cfg.EvictUsedShell > 0 {
+	if h.cfg.EvictIdle > 0 || h.cfg.EvictUsedShell > 0 || (!h.cfg.Standalone && !h.cfg.ReadOnly) { // also when idle agents are kept for ever: archived ones aren't
 		return h.root.Go("evict idle agents", h.evictions)
 	}
 	return nil

@@ -250,6 +250,43 @@ func TestArchivingClosesAnIdleAgent(t *testing.T) {
 	}
 }
 
+// What was filed away while it ran goes when it doesn't run any more, also an agent that else would be kept for its shell.
+func TestArchivedAgentGoesAfterItsTurn(t *testing.T) {
+	release := make(chan struct{})
+	r := newRig(t, options{
+		source: script.ByHistory(script.Turn{bash("call_1", "x=1")}, script.Turn{script.Wait(release), script.Text("done")}),
+		config: func(c *host.Config) { c.EvictIdle = 20 * time.Millisecond },
+	})
+	r.create("s", "minimal")
+	s := r.session("s")
+	_, err := s.Send(r.ctx(), host.Message{Content: text("go")})
+	r.must(err)
+	yes := true
+	info, err := s.Patch(r.ctx(), host.Patch{Archived: &yes})
+	r.must(err)
+	if !info.Live {
+		t.Error("archiving closed a running agent")
+	}
+	log, err := r.host.Journal().Open(r.ctx(), "s")
+	r.must(err)
+	defer r.host.Journal().Release(log)
+	close(release)
+	for {
+		changed := log.Changed()
+		if count(r.events("s"), "agent/evicted") == 1 {
+			break
+		}
+		select {
+		case <-changed:
+		case <-r.ctx().Done():
+			t.Fatal("the archived agent stays")
+		}
+	}
+	if st := log.State(); st.LastEnd == nil || st.LastEnd.Reason.Kind != session.EndCompleted {
+		t.Errorf("the turn ended with %+v", st.LastEnd)
+	}
+}
+
 func TestForkCopiesUpToATurnEnd(t *testing.T) {
 	r := newRig(t, options{source: script.ByHistory(script.Turn{script.Text("1")}, script.Turn{script.Text("2")}, script.Turn{script.Text("3")})})
 	r.create("s", "minimal")

@@ -63,12 +63,16 @@ func (s *Session) Send(ctx context.Context, m Message) (messageID string, err er
 	}
 	defer release()
 	msg := userMessage(m.ID, m.Content)
+	known := l.log.State().Knows(msg.ID)
 	err = agent.Accept(ctx, l.log, msg, m.Steer)
 	switch {
 	case errors.Is(err, agent.ErrFull):
 		return "", refuse(CodeLimit, "%v.", err).with("limit", "queue")
 	case err != nil:
 		return "", err
+	}
+	if !known {
+		s.unarchive(ctx)
 	}
 	if l.agent.Wake() {
 		return msg.ID, nil
@@ -78,6 +82,16 @@ func (s *Session) Send(ctx context.Context, m Message) (messageID string, err er
 		s.host.cfg.Logger.Warn("a message waits for the session's next life", "session", s.ID(), "message", msg.ID, "error", err)
 	}
 	return msg.ID, nil
+}
+
+// unarchive brings back a session that was filed away, since it works again. A failure doesn't take back the message that did it.
+func (s *Session) unarchive(ctx context.Context) {
+	if !s.log.Info().Archived {
+		return
+	}
+	if err := s.host.journal.SetArchived(ctx, s.ID(), false); err != nil {
+		s.host.cfg.Logger.Warn("a session that works stays archived", "session", s.ID(), "error", err)
+	}
 }
 
 // Edit changes a queued message: its content when not nil, and whether it steers when Steer is not nil.

@@ -15,7 +15,9 @@ import (
 	"testing"
 
 	"github.com/dsh-web/dsh-web/host"
+	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/model/script"
+	"github.com/dsh-web/dsh-web/host/session"
 	"github.com/dsh-web/dsh-web/web"
 )
 
@@ -247,6 +249,44 @@ func TestMessages(t *testing.T) {
 	r.refused(404, "session-not-found", "POST", "/sessions/nobody/messages", map[string]any{"content": "hi"})
 }
 
+// TestFinalResponseIsOfTheLastTurn has a turn fail before it says anything: what the turn before said is no answer to it.
+func TestFinalResponseIsOfTheLastTurn(t *testing.T) {
+	r := newRig(t, options{source: script.Sequence(
+		script.Turn{script.Text("first")}, script.Turn{script.Fail(&model.Error{Code: model.CodeInvalidRequest, Message: "no"})}, script.Turn{script.Text("third")})})
+	r.create(map[string]any{"id": "one"})
+	for _, want := range []string{"first", "", "third"} {
+		sent := r.say("one", "hi")
+		got := ""
+		if sent.FinalResponse != nil {
+			got = *sent.FinalResponse
+		}
+		if got != want || sent.TurnEnd == nil || (sent.FinalResponse == nil) != (sent.TurnEnd.Reason.Kind == session.EndError) {
+			t.Errorf("%q after %+v, want %q", got, sent.TurnEnd, want)
+		}
+	}
+}
+
+func TestMessageUnarchives(t *testing.T) {
+	r := newRig(t, options{source: hello()})
+	r.create(map[string]any{"id": "one"})
+	r.want(200, "POST", "/sessions/one/messages?wait=idle", map[string]any{"id": "m1", "content": "hi"}, nil)
+	archived := func() bool {
+		var info host.Info
+		r.want(200, "GET", "/sessions/one", nil, &info)
+		return info.Archived
+	}
+	r.want(200, "PATCH", "/sessions/one", map[string]any{"archived": true}, nil)
+	r.want(202, "POST", "/sessions/one/messages", map[string]any{"id": "m1", "content": "hi"}, nil)
+	r.refused(422, "validation", "POST", "/sessions/one/messages", map[string]any{"content": []any{}})
+	if !archived() {
+		t.Error("a message that changed nothing took the session out of the archive")
+	}
+	r.want(202, "POST", "/sessions/one/messages", map[string]any{"content": "work"}, nil)
+	if archived() {
+		t.Error("a session that works is archived")
+	}
+}
+
 func TestCancel(t *testing.T) {
 	t.Run("while streaming", func(t *testing.T) {
 		r := newRig(t, options{source: script.ByHistory(script.Turn{script.Text("so far"), script.Stall()})})
@@ -394,6 +434,12 @@ func TestEventsOverSSE(t *testing.T) {
 		a := r.send("GET", "/api/v1/sessions/one/events", nil, map[string]string{"Authorization": "Bearer " + r.token, "Accept": "text/event-stream", "Last-Event-ID": id})
 		if a.status != 422 || a.code() != code {
 			t.Errorf("Last-Event-ID %s: %d %s", id, a.status, a.body)
+		}
+	}
+	for _, query := range []string{"before=3", "limit=2", "after=-1&limit=2", "before=3&limit=2"} {
+		a := r.send("GET", "/api/v1/sessions/one/events?"+query, nil, map[string]string{"Authorization": "Bearer " + r.token, "Accept": "text/event-stream"})
+		if a.status != 422 || a.code() != "validation" {
+			t.Errorf("a stream with %s: %d %s", query, a.status, a.body)
 		}
 	}
 	if ids := read(nil, n); len(ids) != n || ids[0] != "0" || ids[n-1] != fmt.Sprint(n-1) {
@@ -673,7 +719,76 @@ func TestForkExportImport(t *testing.T) {
 	if back.status != 201 || imported.ID == "one" || eventTypes(r.log(imported.ID)) != eventTypes(r.log("one")) {
 		t.Errorf("%d %s", back.status, back.body)
 	}
+	for _, body := range []any{nil, "", "\n"} {
+		if a := r.send("POST", "/api/v1/sessions/import", body, auth); a.status != 422 || a.code() != "validation" || body != "\n" && !strings.Contains(string(a.body), "it is empty") {
+			t.Errorf("an empty log: %d %s", a.status, a.body)
+		}
+	}
 	if a := r.send("POST", "/api/v1/sessions/import", "nonsense\n", auth); a.status != 422 || a.code() != "validation" {
 		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// TestImportKeepsThePreset moves a session that asks to hosts that have its preset, have another one of that name, or don't have it.
+func TestImportKeepsThePreset(t *testing.T) {
+	from := newRig(t, options{presets: carefulPresets})
+	from.create(map[string]any{"id": "one", "preset": "careful"})
+	from.say("one", "say: hello")
+	log := string(from.want(200, "GET", "/sessions/one/export", nil, nil).body)
+	minimal := from.create(map[string]any{"id": "two"})
+	head, events, _ := strings.Cut(log, "\n")
+	var header map[string]any
+	from.must(json.Unmarshal([]byte(head), &header))
+	delete(header, "agentPreset")
+	foreign, err := json.Marshal(header)
+	from.must(err)
+
+	upload := func(r *rig, query, log string) (answer, host.Info) {
+		t.Helper()
+		a := r.send("POST", "/api/v1/sessions/import?workspace="+r.ws+query, log, map[string]string{"Authorization": "Bearer " + r.token, "Content-Type": "application/x-ndjson"})
+		var info host.Info
+		if a.status == 201 {
+			a.into(t, &info)
+		}
+		return a, info
+	}
+	a, info := upload(from, "", log)
+	if a.status != 201 || info.Preset.ID != "careful" || eventTypes(from.log(info.ID)) != eventTypes(from.log("one")) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	from.begin(info.ID, "run: echo asked") // it still asks
+	if asked := from.pending(info.ID); asked.Tool != "bash" {
+		t.Errorf("%+v", asked)
+	}
+	a, info = upload(from, "", string(foreign)+"\n"+events)
+	if a.status != 201 || info.Preset != minimal.Preset {
+		t.Errorf("a log without a preset: %d %s", a.status, a.body)
+	}
+	a, info = upload(from, "&preset=minimal", log)
+	if a.status != 201 || info.Preset != minimal.Preset || !strings.HasSuffix(eventTypes(from.log(info.ID)), "preset/selected\n") {
+		t.Errorf("with another preset: %d %s", a.status, a.body)
+	}
+	// What it was given last is what counts when it moves on, not what it was created with.
+	moved := string(from.want(200, "GET", "/sessions/"+info.ID+"/export", nil, nil).body)
+	if a, info = upload(from, "", moved); a.status != 201 || info.Preset != minimal.Preset {
+		t.Errorf("with a preset selected: %d %s", a.status, a.body)
+	}
+
+	for code, presets := range map[string]map[string]string{"preset-not-found": nil, "preset-changed": {"careful": "version: 1\nextends: minimal\n"}} {
+		r := newRig(t, options{presets: presets})
+		a, _ := upload(r, "", log)
+		if a.status != 422 || a.code() != code || !strings.Contains(string(a.body), "?preset=") || !strings.Contains(string(a.body), `"known":["`) {
+			t.Errorf("want %s: %d %s", code, a.status, a.body)
+		}
+		var list host.List
+		if r.want(200, "GET", "/sessions", nil, &list); len(list.Sessions) != 0 {
+			t.Errorf("left behind: %+v", list.Sessions)
+		}
+		if a, info := upload(r, "&preset=standard", log); a.status != 201 || info.Preset.ID != "standard" {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+		if a, _ := upload(r, "&preset=nope", log); a.status != 422 || a.code() != "preset-not-found" {
+			t.Errorf("%d %s", a.status, a.body)
+		}
 	}
 }

@@ -313,6 +313,50 @@ func TestApprovalPolicy(t *testing.T) {
 	r.idle("one")
 }
 
+// TestWhatWaitsIsTold looks at a session that waits for its owner in the answer of a wait that is over first, and in the metrics. How long the
+// owner took isn't counted as the tool's time.
+func TestWhatWaitsIsTold(t *testing.T) {
+	r := newRig(t, options{presets: carefulPresets})
+	r.create(map[string]any{"id": "one", "preset": "careful"})
+	if n := r.scrape()["dsh_approvals_pending"]; n != 0 {
+		t.Errorf("%v are pending at first", n)
+	}
+	r.begin("one", "run: echo now")
+	a := r.pending("one")
+	var sent map[string]any
+	r.want(200, "POST", "/sessions/one/messages?wait=idle&timeout=1ms", map[string]any{"content": "say: hi"}, &sent)
+	if sent["status"] != "running" || sent["pendingApprovals"] != 1.0 {
+		t.Errorf("%v", sent)
+	}
+	if n := r.scrape()["dsh_approvals_pending"]; n != 1 {
+		t.Errorf("%v are pending", n)
+	}
+	// A policy is for what is asked from now on.
+	r.want(200, "PATCH", "/sessions/one", map[string]any{"approvalPolicy": "full", "acknowledgeFullAccess": true}, nil)
+	if n := r.scrape()["dsh_approvals_pending"]; n != 1 {
+		t.Errorf("%v are pending under another policy", n)
+	}
+	r.want(200, "POST", "/approvals/"+a.ID+"/decision", decision(a, "allow", ""), nil)
+	r.idle("one")
+
+	var decided, result int64
+	for _, e := range r.log("one") {
+		switch e.Type {
+		case "approval/decided":
+			decided = e.Time
+		case "tool/result":
+			result = e.Time
+		}
+	}
+	got := r.scrape()
+	if n := got["dsh_approvals_pending"]; n != 0 {
+		t.Errorf("%v are pending at last", n)
+	}
+	if took, want := got[`dsh_tool_call_seconds_sum{tool="bash"}`], float64(result-decided)/1000; took != want {
+		t.Errorf("the call took %v, want %v", took, want)
+	}
+}
+
 func TestQuestions(t *testing.T) {
 	r := newRig(t, options{presets: carefulPresets})
 	r.create(map[string]any{"id": "one", "preset": "careful"})

@@ -235,9 +235,13 @@ func hasTag(header, tag string) bool {
 func acceptsCoding(header, coding string) bool {
 	for offer := range strings.SplitSeq(header, ",") {
 		name, params, _ := strings.Cut(offer, ";")
-		if strings.TrimSpace(name) == coding {
-			q := strings.ReplaceAll(params, " ", "")
-			return q != "q=0" && q != "q=0.0" && q != "q=0.00" && q != "q=0.000"
+		if strings.EqualFold(strings.TrimSpace(name), coding) {
+			weight, given := strings.CutPrefix(strings.ToLower(strings.TrimSpace(params)), "q=")
+			if !given {
+				return weight == ""
+			}
+			q, err := strconv.ParseFloat(weight, 64)
+			return err == nil && q > 0 && q <= 1
 		}
 	}
 	return false

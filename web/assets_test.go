@@ -19,6 +19,10 @@ func TestPage(t *testing.T) {
 		"/assets/z-1a2b3c.js":   {"br", "gzip, br", "brotli"},
 		"/assets/z-1a2b3c.js?1": {"gzip", "gzip", "gzip"},
 		"/assets/z-1a2b3c.js?2": {"", "br;q=0", "plain"},
+		"/assets/z-1a2b3c.js?3": {"gzip", "GZIP", "gzip"},
+		"/assets/z-1a2b3c.js?4": {"", "gzip;q=abc", "plain"},
+		"/assets/z-1a2b3c.js?5": {"gzip", "br;q=0.000, gzip ; Q=0.5", "gzip"},
+		"/assets/z-1a2b3c.js?6": {"", "gzip;q=7, br;x", "plain"},
 	} {
 		a := r.send("GET", path, nil, map[string]string{"Accept-Encoding": c.accept})
 		if string(a.body) != c.want || a.header.Get("Content-Encoding") != c.encoding || !strings.Contains(a.header.Get("Cache-Control"), "immutable") {
@@ -34,6 +38,23 @@ func TestPage(t *testing.T) {
 	for _, path := range []string{"/nothing", "/assets/", "/assets", "/api/v1/nothing", "/api/v1/", "/assets/../index.html", "/index.html/x"} {
 		if a := r.send("GET", path, nil, nil); a.status != 404 || a.code() != "route-not-found" {
 			t.Errorf("%s: %d %.100s", path, a.status, a.body)
+		}
+	}
+	for path, allow := range map[string]string{
+		"/": "GET, HEAD", "/nothing": "GET, HEAD", "/healthz": "GET, HEAD", "/api/v1/sessions": "GET, POST", "/api/v1/sessions/x/messages/y": "PATCH, DELETE",
+		"/api/v1/openapi.json": "GET, HEAD",
+	} {
+		for _, method := range []string{"PUT", "MADEUP"} {
+			if a := r.send(method, path, nil, nil); a.status != 405 || a.code() != "method-not-allowed" || a.header.Get("Allow") != allow {
+				t.Errorf("%s %s: %d, allow %q, %s", method, path, a.status, a.header.Get("Allow"), a.body)
+			}
+		}
+	}
+	for _, path := range []string{"/", "/healthz", "/readyz", "/metrics", "/api/v1/openapi.json", "/api/v1/openapi.yaml"} {
+		owner := map[string]string{"Authorization": "Bearer " + r.token, "Accept-Encoding": "identity"}
+		get, head := r.send("GET", path, nil, owner), r.send("HEAD", path, nil, owner)
+		if head.status != 200 || len(head.body) != 0 || head.header.Get("Content-Type") != get.header.Get("Content-Type") {
+			t.Errorf("HEAD %s: %d %v", path, head.status, head.header)
 		}
 	}
 	if a := r.send("POST", "/api/v1/host", "{}", map[string]string{"Authorization": "Bearer " + r.token}); a.status != 405 || a.code() != "method-not-allowed" {

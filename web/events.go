@@ -26,6 +26,7 @@ type EventPage struct {
 
 const (
 	pageEvents = 1000
+	usualPage  = 200
 	pageBytes  = 256 << 10
 )
 
@@ -33,7 +34,7 @@ type eventsIn struct {
 	SessionPath
 	After  number `query:"after" doc:"Exclusive; -1 from the start."`
 	Before number `query:"before" doc:"The last events below it."`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"200"`
+	Limit  number `query:"limit" minimum:"1" maximum:"1000" doc:"Of a page; 200 when absent."`
 	Accept string `header:"Accept"`
 	LastID string `header:"Last-Event-ID" doc:"Where a stream is to go on."`
 }
@@ -59,6 +60,9 @@ func (s *Server) events(ctx context.Context, in *eventsIn) (*eventsOut, error) {
 		return nil, refuse(codeValidation, "Give after or before, not both.")
 	}
 	stream := strings.Contains(in.Accept, "text/event-stream")
+	if stream && (in.Before.set || in.Limit.set) {
+		return nil, refuse(codeValidation, "A stream begins after a cursor and has no end: it takes after, not before or limit.")
+	}
 	if stream && in.LastID != "" {
 		seq, err := strconv.ParseInt(in.LastID, 10, 64)
 		if err != nil {
@@ -107,13 +111,17 @@ func (s *Server) events(ctx context.Context, in *eventsIn) (*eventsOut, error) {
 }
 
 func readPage(ctx context.Context, log *session.Log, in *eventsIn) (session.Page, error) {
+	limit := usualPage
+	if in.Limit.set {
+		limit = int(in.Limit.value)
+	}
 	switch {
 	case in.After.set:
-		return log.Read(ctx, in.After.value, in.Limit, pageBytes)
+		return log.Read(ctx, in.After.value, limit, pageBytes)
 	case in.Before.set:
-		return log.Before(ctx, max(0, in.Before.value), in.Limit, pageBytes)
+		return log.Before(ctx, max(0, in.Before.value), limit, pageBytes)
 	}
-	return log.Before(ctx, -1, in.Limit, pageBytes)
+	return log.Before(ctx, -1, limit, pageBytes)
 }
 
 // encode puts the page around the events' own bytes.
@@ -153,7 +161,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, log *session.Log
 	var page session.Page
 	var err error
 	if !after.set {
-		page, err = log.Before(ctx, -1, 200, pageBytes)
+		page, err = log.Before(ctx, -1, usualPage, pageBytes)
 		cursor = page.LastSeq
 	}
 	beat := time.NewTicker(sseBeat)

@@ -54,8 +54,9 @@ func (a *api) exportRoutes() {
 		rule: guard.Rule{Access: guard.Owner, Body: guard.Bytes, MaxBytes: maxImport}, summary: "A session of an exported log (jsonl)", errors: []int{409, 503}},
 		func(ctx context.Context, in *struct {
 			Workspace string `query:"workspace" doc:"An absolute path, instead of the log's own."`
+			Preset    string `query:"preset" doc:"Instead of the one that the log ran on, which this host must else have, unchanged. A log that names none gets the default."`
 		}) (*createOut, error) {
-			info, err := s.host.Import(ctx, bodyOf(ctx), in.Workspace)
+			info, err := s.host.Import(ctx, bodyOf(ctx), host.ImportSpec{Workspace: in.Workspace, Preset: in.Preset})
 			var big *http.MaxBytesError
 			if errors.As(err, &big) {
 				return nil, refuse(codeTooLarge, "A log may have 1 GiB.")

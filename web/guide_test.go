@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dsh-web/dsh-web/host"
 	"github.com/dsh-web/dsh-web/web/socket"
 )
 
@@ -60,6 +61,14 @@ func TestGuide(t *testing.T) {
 		if !bytes.Contains(out, []byte(want)) {
 			t.Errorf("the output lacks %s", want)
 		}
+	}
+	var sessions host.List
+	r.want(200, "GET", "/sessions", nil, &sessions)
+	if a := r.call("GET", "/presets/careful", nil); len(sessions.Sessions) != 0 || a.status != 404 {
+		t.Errorf("left over: %+v, preset careful: %d", sessions.Sessions, a.status)
+	}
+	if left, err := os.ReadDir(home); err != nil || len(left) != 1 {
+		t.Errorf("left over: %v, %v", left, err)
 	}
 	if t.Failed() {
 		t.Logf("%s", out)

@@ -24,7 +24,8 @@ type Sent struct {
 	MessageID     string           `json:"messageId"`
 	Status        string           `json:"status,omitempty" doc:"With wait: idle, or running when the time was over first."`
 	TurnEnd       *session.TurnEnd `json:"turnEnd,omitempty"`
-	FinalResponse *string          `json:"finalResponse,omitempty" doc:"The text of the last answer."`
+	FinalResponse *string          `json:"finalResponse,omitempty" doc:"The text of the last answer in the turn that turnEnd ends; absent when that turn has none."`
+	Pending       int              `json:"pendingApprovals,omitempty" doc:"With the status running: how many approvals and questions wait for the owner."`
 	LastSeq       *int64           `json:"lastSeq,omitempty"`
 }
 
@@ -145,20 +146,24 @@ func (s *Server) send(ctx context.Context, in *sendIn) (*sendOut, error) {
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		out.Body.Status = host.StatusRunning
+		out.Body.Status, out.Body.Pending = host.StatusRunning, len(st.Approvals)
 		return out, nil
 	case err != nil:
 		return nil, err
 	}
-	out.Body.TurnEnd = st.LastEnd
-	for i := len(st.History) - 1; i >= 0; i-- {
-		if m := st.History[i].Message; m.Role == model.RoleAssistant {
-			text := m.Text()
-			out.Body.FinalResponse = &text
-			break
+	out.Body.TurnEnd, out.Body.FinalResponse = st.LastEnd, finalResponse(st)
+	return out, nil
+}
+
+// finalResponse is the last answer of the turn that ended last, nil when it has none: what an earlier turn said answers nothing.
+func finalResponse(st session.State) *string {
+	for i := len(st.History) - 1; i >= 0 && st.LastEnd != nil; i-- {
+		if e := st.History[i]; e.Message.Role == model.RoleAssistant && e.Turn == st.LastEnd.Turn {
+			text := e.Message.Text()
+			return &text
 		}
 	}
-	return out, nil
+	return nil
 }
 
 func tooMany(limit string) error {

@@ -107,16 +107,18 @@ type looked struct{ server *Server }
 const countedSessions = 1000
 
 // described are the metrics of looked.
-func (looked) described() (sessions, processes, bytes *prometheus.Desc) {
+func (looked) described() (sessions, pending, processes, bytes *prometheus.Desc) {
 	return prometheus.NewDesc("dsh_sessions", "Sessions that run or are damaged, counted up to 1,000.", []string{"status"}, nil),
+		prometheus.NewDesc("dsh_approvals_pending", "Approvals and questions that wait for the owner, in up to 1,000 running sessions.", nil, nil),
 		prometheus.NewDesc("dsh_processes", "Living processes of all agents.", nil, nil),
 		prometheus.NewDesc("dsh_database_bytes", "What the store takes on disk.", nil, nil)
 }
 
 // Describe names them.
 func (l looked) Describe(out chan<- *prometheus.Desc) {
-	sessions, processes, bytes := l.described()
+	sessions, pending, processes, bytes := l.described()
 	out <- sessions
+	out <- pending
 	out <- processes
 	out <- bytes
 }
@@ -125,7 +127,7 @@ func (l looked) Describe(out chan<- *prometheus.Desc) {
 func (l looked) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), askTime)
 	defer cancel()
-	sessions, processes, bytes := l.described()
+	sessions, pending, processes, bytes := l.described()
 	put := func(desc *prometheus.Desc, value float64, err error, labels ...string) {
 		if err != nil {
 			out <- prometheus.NewInvalidMetric(desc, err)
@@ -136,6 +138,13 @@ func (l looked) Collect(out chan<- prometheus.Metric) {
 	for _, status := range []string{host.StatusRunning, host.StatusDamaged} {
 		list, err := l.server.host.List(ctx, session.Query{Status: status, Limit: countedSessions})
 		put(sessions, float64(len(list.Sessions)), err, status)
+		if status == host.StatusRunning { // only a running turn asks
+			wait := 0
+			for _, s := range list.Sessions {
+				wait += s.PendingApprovals
+			}
+			put(pending, float64(wait), err)
+		}
 	}
 	count, err := l.server.host.Processes()
 	put(processes, float64(count), err)

@@ -226,6 +226,17 @@ func TestMetricsAreBounded(t *testing.T) {
 	}
 }
 
+// TestInventedMethodsShareASeries has a client without a token invent methods.
+func TestInventedMethodsShareASeries(t *testing.T) {
+	r := newRig(t, options{})
+	for i := range 50 {
+		r.send(fmt.Sprint("METHOD", i), "/", nil, nil)
+		r.send(fmt.Sprint("METHOD", i), "/api/v1/host", nil, nil)
+	}
+	r.send("OPTIONS", "/", nil, nil)
+	r.same("requests", named(r.scrape(), `dsh_http_requests_total{`), map[string]float64{`dsh_http_requests_total{method="other",route="-",status="405"}`: 101})
+}
+
 // TestSlowScrapers leaves answers unread: others are answered and turns go on.
 func TestSlowScrapers(t *testing.T) {
 	r := newRig(t, options{})

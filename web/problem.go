@@ -50,7 +50,7 @@ func statusOf(code string) int {
 		return http.StatusRequestEntityTooLarge
 	case codeMediaType:
 		return http.StatusUnsupportedMediaType
-	case host.CodeValidation, host.CodeIDInvalid, host.CodeWorkspaceInvalid, host.CodePresetNotFound, host.CodePresetBroken,
+	case host.CodeValidation, host.CodeIDInvalid, host.CodeWorkspaceInvalid, host.CodePresetNotFound, host.CodePresetBroken, host.CodePresetChanged,
 		"sandbox-unavailable", codeCursorAhead:
 		return http.StatusUnprocessableEntity
 	case host.CodeLimit:

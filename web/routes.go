@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -31,7 +32,7 @@ func (s *Server) apiRoutes() *api {
 	a.streamRoute()
 	a.terminalRoute()
 	raw := func(path string, h http.Handler) {
-		a.router.Method("GET", path, s.guard.Handler(guard.Rule{Route: path, Access: guard.Owner, API: true}, h))
+		readable(a.router, path, s.guard.Handler(guard.Rule{Route: path, Access: guard.Owner, API: true}, h))
 	}
 	raw(apiRoot+"/openapi.json", s.document("application/openapi+json", a.json))
 	raw(apiRoot+"/openapi.yaml", s.document("application/openapi+yaml", a.yaml))
@@ -43,24 +44,45 @@ func (s *Server) apiRoutes() *api {
 func (s *Server) pageRoutes() *chi.Mux {
 	router := chi.NewRouter()
 	open := func(path string, h http.HandlerFunc) {
-		router.Method("GET", path, s.guard.Handler(guard.Rule{Route: path, Access: guard.Open, API: true}, h))
+		readable(router, path, s.guard.Handler(guard.Rule{Route: path, Access: guard.Open, API: true}, h))
 	}
 	open("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "alive"})
 	})
 	open("/readyz", s.ready)
-	router.Method("GET", "/metrics", s.guard.Handler(guard.Rule{Route: "/metrics", Access: guard.Loopback, API: true}, s.stats))
-	page := s.guard.Handler(guard.Rule{Route: "/*", Access: guard.Open}, s.assets)
-	router.Method("GET", "/*", page)
-	router.Method("HEAD", "/*", page)
+	readable(router, "/metrics", s.guard.Handler(guard.Rule{Route: "/metrics", Access: guard.Loopback, API: true}, s.stats))
+	readable(router, "/*", s.guard.Handler(guard.Rule{Route: "/*", Access: guard.Open}, s.assets))
 	s.refuseOthers(router)
 	return router
 }
 
 func (s *Server) refuseOthers(router *chi.Mux) {
 	router.NotFound(s.guard.Refused(routeNotFound()).ServeHTTP)
-	router.MethodNotAllowed(s.guard.Refused(guard.Problem{Status: http.StatusMethodNotAllowed, Code: codeMethod,
-		Detail: "This address takes other methods."}).ServeHTTP)
+	refused := s.guard.Refused(guard.Problem{Status: http.StatusMethodNotAllowed, Code: codeMethod, Detail: "This address takes other methods."})
+	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Allow", strings.Join(allowed(router, r), ", "))
+		refused.ServeHTTP(w, r)
+	})
+}
+
+// readable has a handler answer GET, and HEAD, whose body the server drops.
+func readable(router *chi.Mux, path string, h http.Handler) {
+	router.Method(http.MethodGet, path, h)
+	router.Method(http.MethodHead, path, h)
+}
+
+// allowed are the methods that a request's address takes.
+func allowed(router *chi.Mux, r *http.Request) (methods []string) {
+	path := r.URL.RawPath
+	if path == "" {
+		path = r.URL.Path
+	}
+	for _, m := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		if router.Match(chi.NewRouteContext(), m, path) {
+			methods = append(methods, m)
+		}
+	}
+	return methods
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

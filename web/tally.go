@@ -45,8 +45,9 @@ type noted struct {
 
 // openCall is a call that has no result yet.
 type openCall struct {
-	name string
-	time int64 // epoch milliseconds
+	name  string
+	time  int64  // of its event, or of the owner's last decision about it; epoch milliseconds
+	asked string // the approval or question that it waits for
 }
 
 // names bounds the values of a label: the first ones stand for themselves, the others share one.
@@ -87,7 +88,7 @@ func newTally() *tally {
 		events:     prometheus.NewCounter(prometheus.CounterOpts{Name: "dsh_events_committed_total", Help: "Events that were committed."}),
 		turns:      counter("dsh_turns_total", "Turns that ended, by the kind of their end.", "end"),
 		calls:      counter("dsh_tool_calls_total", "Tool calls that have their result.", "tool", "outcome"),
-		callTook:   histogram("dsh_tool_call_seconds", "From a call's event to its result's.", "tool"),
+		callTook:   histogram("dsh_tool_call_seconds", "From a call's event, or the owner's decision about it, to its result's.", "tool"),
 		firstToken: histogram("dsh_model_first_token_seconds", "From a request to the answer's first token.", "provider"),
 		modelTook:  histogram("dsh_model_seconds", "From a request to the answer's end.", "provider"),
 		tokens:     counter("dsh_model_tokens_total", "Tokens as the providers count them.", "provider", "kind"),
@@ -118,7 +119,7 @@ func (t *tally) committed(all []session.Committed) {
 		}
 		for _, e := range c.Events {
 			switch e.Type {
-			case "turn/end", "tool/call", "tool/result", "assistant/message", "compaction/summary", "llm/retry":
+			case "turn/end", "tool/call", "tool/result", "approval/asked", "approval/decided", "assistant/message", "compaction/summary", "llm/retry":
 				t.pending, news = append(t.pending, noted{session: c.ID, provider: c.Info.Model.Provider, event: e}), true
 			}
 		}
@@ -177,7 +178,19 @@ func (t *tally) one(n *noted) {
 			calls = map[string]openCall{}
 			t.open[n.session] = calls
 		}
-		calls[p.CallID] = openCall{p.Name, n.event.Time}
+		calls[p.CallID] = openCall{name: p.Name, time: n.event.Time}
+	case session.ApprovalAsked:
+		if call, ok := t.open[n.session][p.CallID]; ok {
+			call.asked = p.ID
+			t.open[n.session][p.CallID] = call
+		}
+	case session.ApprovalDecided:
+		for id, call := range t.open[n.session] {
+			if call.asked == p.ID { // how long a person thinks says nothing about a tool
+				call.asked, call.time = "", n.event.Time
+				t.open[n.session][id] = call
+			}
+		}
 	case session.ToolResult:
 		t.result(n, p)
 	case session.AssistantMessage:

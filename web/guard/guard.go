@@ -68,7 +68,7 @@ type Config struct {
 	Hosts []string
 	// Logger gets one line per request. Nil discards.
 	Logger *slog.Logger
-	// Observe is called once per answered request, for metrics. Nil is none.
+	// Observe is called once per answered request, for metrics. A method that no route takes is "other". Nil is none.
 	Observe func(route, method string, status int, took time.Duration)
 	// BodyTimeout for a whole JSON body, 30 s when 0; WriteTimeout for an answer that is no stream, 60 s when 0; Linger for the rest of a body
 	// that was refused, 1 s when 0: a sender that is cut off at once wouldn't see its answer.
@@ -158,11 +158,11 @@ func (g *Guard) Handler(rule Rule, next http.Handler) http.Handler {
 			if status == 0 {
 				status = http.StatusOK
 			}
-			took := time.Since(begun)
-			g.log.LogAttrs(r.Context(), slog.LevelInfo, "request", slog.String("id", id), slog.String("method", r.Method),
+			took, method := time.Since(begun), methodName(r.Method)
+			g.log.LogAttrs(r.Context(), slog.LevelInfo, "request", slog.String("id", id), slog.String("method", method),
 				slog.String("route", rule.Route), slog.Int("status", status), slog.Int64("bytes", rec.bytes), slog.Duration("took", took))
 			if g.observe != nil {
-				g.observe(rule.Route, r.Method, status, took)
+				g.observe(rule.Route, method, status, took)
 			}
 		}()
 		who, refusal := g.check(rule, r)
@@ -187,6 +187,15 @@ func (g *Guard) Handler(rule Rule, next http.Handler) http.Handler {
 		defer g.caught(id, rule, rec)
 		next.ServeHTTP(out, r)
 	})
+}
+
+// methodName bounds what a client can put into the log and the metrics: a method is any word, of any length.
+func methodName(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+		return method
+	}
+	return "other"
 }
 
 // caught turns a handler's panic into a logged failure of its request alone. http.ErrAbortHandler goes on: it cuts an answer short on purpose.

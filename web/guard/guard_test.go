@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -699,4 +700,22 @@ func FuzzCheckJSON(f *testing.F) {
 			t.Fatalf("passed %q", data)
 		}
 	})
+}
+
+// A method is whatever the client says, of any length up to the limit of a head.
+func TestTheLogHoldsNoInventedMethod(t *testing.T) {
+	var log bytes.Buffer
+	var counted string
+	g, err := guard.New(guard.Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), Observe: func(_, method string, _ int, _ time.Duration) { counted = method }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := g.Refused(guard.Problem{Status: http.StatusNotFound})
+	for method, want := range map[string]string{strings.Repeat("X", 9000): "other", "OPTIONS": "other", "get": "other", "PATCH": "PATCH"} {
+		log.Reset()
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, "/", nil))
+		if line := log.String(); counted != want || !strings.Contains(line, "method="+want+" ") || len(line) > 400 {
+			t.Errorf("%.10s is counted as %.20s and logged as %.200s", method, counted, line)
+		}
+	}
 }

@@ -184,7 +184,7 @@ func TestImport(t *testing.T) {
 		{"torn last line", head + event(0, "session/title", `{"title":"t"}`) + `{"seq":1,"ti`, ""},
 		{"last line without its end", head + strings.TrimSuffix(event(0, "session/title", `{"title":"t"}`), "\n"), ""},
 		{"unknown but ignorable", head + `{"seq":0,"time":1,"type":"x/y","data":{},"ignorable":true}` + "\n", ""},
-		{"empty", "", "EOF"},
+		{"empty", "", "the log can't be imported: it is empty"},
 		{"no header", event(0, "turn/start", `{"turn":1}`), "line 1"},
 		{"torn middle line", head + `{"seq":0,"ti` + "\n" + event(1, "turn/start", `{"turn":1}`), "line 2"},
 		{"a gap", head + event(0, "session/title", `{"title":"t"}`) + event(2, "turn/start", `{"turn":1}`), "line 3"},

@@ -13,10 +13,11 @@ import (
 
 // ImportOptions say what an imported session is here. Zero fields keep what the log says.
 type ImportOptions struct {
-	ID     string
-	Cwd    string
-	Preset session.PresetRef
-	Pin    session.Pin
+	ID  string
+	Cwd string
+	// Preset gives the preset that the session will have, by the one that the log ends on, which is zero in logs of other programs. Its error
+	// ends the import. Nil keeps the log's.
+	Preset func(session.PresetRef) (session.PresetRef, session.Pin, error)
 }
 
 // ErrImport marks a log that can't be imported; the text says why and where.
@@ -28,6 +29,9 @@ var ErrImport = errors.New("the log can't be imported")
 func Import(ctx context.Context, r io.Reader, j *session.Journal, opts ImportOptions) (*session.Log, error) {
 	lines := bufio.NewReaderSize(r, 64<<10)
 	first, whole, err := readLine(lines)
+	if errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: it is empty; send a header line, then one event a line", ErrImport)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("import: %w", err)
 	}
@@ -35,15 +39,12 @@ func Import(ctx context.Context, r io.Reader, j *session.Journal, opts ImportOpt
 	if err != nil || !whole {
 		return nil, fmt.Errorf("%w: line 1: it isn't the header of a session (%v)", ErrImport, err)
 	}
-	c := session.Creation{Header: header, Pin: opts.Pin}
+	c := session.Creation{Header: header}
 	if opts.ID != "" {
 		c.Header.ID = opts.ID
 	}
 	if opts.Cwd != "" {
 		c.Header.Cwd = opts.Cwd
-	}
-	if opts.Preset != (session.PresetRef{}) {
-		c.Header.AgentPreset = opts.Preset
 	}
 	state, err := readEvents(lines, &c)
 	if err != nil {
@@ -51,6 +52,20 @@ func Import(ctx context.Context, r io.Reader, j *session.Journal, opts ImportOpt
 	}
 	closing, _ := session.Closing(state, nil)
 	c.Drafts = append(closing, withoutLeave(state)...)
+	if opts.Preset != nil {
+		preset, pin, err := opts.Preset(state.Preset)
+		if err != nil {
+			return nil, err
+		}
+		c.Pin = pin
+		switch {
+		case preset == state.Preset:
+		case state.Preset == session.PresetRef{}:
+			c.Header.AgentPreset = preset
+		default: // the log keeps what it ran on; from here on it is another one
+			c.Drafts = append(c.Drafts, session.Draft{Payload: session.PresetSelected{AgentPreset: preset}})
+		}
+	}
 	if state.Request != nil {
 		c.Model = session.ModelRef{Provider: state.Request.Header.Config.Provider, Model: state.Request.Header.Config.Model}
 	}
