@@ -44,7 +44,7 @@ func (h *Host) mount(ctx context.Context, id, workspace string, c *presets.Compo
 	}
 	l = &live{scope: s, gone: make(chan struct{})}
 	log := func() *session.Log { return l.log }
-	if h.cfg.Standalone {
+	if h.cfg.Standalone || h.cfg.Unattended {
 		log = nil // nobody is there to ask
 	}
 	l.desk = approval.New(log, h.cfg.Now)

@@ -216,7 +216,7 @@ func replayHost(ctx context.Context, c *config, data string, player *replay.Play
 	}
 	h := host.New(host.Config{
 		Store: store, Router: router, Credentials: credential.New("", func(string) (string, bool) { return "", false }), Roster: newRoster(c),
-		Proc: processes, DefaultPreset: c.DefaultPreset, KeepRecorded: true, Logger: logger,
+		Proc: processes, DefaultPreset: c.DefaultPreset, KeepRecorded: true, Unattended: true, Logger: logger,
 	})
 	closeHost := func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
