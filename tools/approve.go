@@ -21,7 +21,7 @@ const (
 )
 
 // Approve is a guard that asks at the desk before a call of the named tools runs. Only an allowed call runs, with exactly the arguments that
-// were asked about. cwd and reason are shown to the owner; expire 0 is the desk's default.
+// were asked about. cwd, the workspace, and reason are shown to the owner; expire 0 is the desk's default.
 func Approve(desk *approval.Desk, named []string, cwd, reason string, expire time.Duration) Guard {
 	return func(ctx context.Context, call Call, next func(context.Context, Call) (Result, error)) (Result, error) {
 		if !slices.Contains(named, call.Name) {

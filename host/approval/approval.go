@@ -53,8 +53,8 @@ type Request struct {
 	Kind      string // Approval ("" too) or Question
 	Tool      string
 	CallID    string
-	Arguments string // exactly as the tool will get them
-	Cwd       string
+	Arguments string          // exactly as the tool will get them
+	Cwd       string          // the workspace; the shell may stand elsewhere
 	Reason    string          // why it is asked, for the owner
 	Detail    json.RawMessage // what a question shows; an approval's is made here
 	Expire    time.Duration   // 0: DefaultExpiry

@@ -93,7 +93,7 @@ type Grant struct {
 	Tool      string     `json:"tool"`
 	Arguments string     `json:"arguments"`
 	Covers    [][]string `json:"covers,omitempty" doc:"Of a shell: the commands, word by word. Of another tool it is the same arguments."`
-	Cwd       string     `json:"cwd,omitempty"`
+	Cwd       string     `json:"cwd,omitempty" doc:"The workspace. It is no part of what is covered: that runs wherever the shell stands."`
 	GrantedAt int64      `json:"grantedAt" doc:"Epoch milliseconds."`
 }
 

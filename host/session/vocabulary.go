@@ -18,7 +18,7 @@ type ApprovalAsked struct {
 	CallID    string          `json:"callId"`
 	Arguments string          `json:"arguments,omitempty"`
 	ArgsHash  string          `json:"argsHash"`
-	Cwd       string          `json:"cwd,omitempty"`
+	Cwd       string          `json:"cwd,omitempty" doc:"The workspace. The agent's shell may stand elsewhere by now."`
 	Reason    string          `json:"reason"`
 	Leaves    string          `json:"leaves,omitempty"` // what leaves the box
 	Detail    json.RawMessage `json:"detail,omitempty"`
