@@ -453,6 +453,31 @@ func TestEventsOverSSE(t *testing.T) {
 	}
 }
 
+// TestStreamWithoutACursor begins where a page without one does: with the last events.
+func TestStreamWithoutACursor(t *testing.T) {
+	r := newRig(t, options{})
+	r.create(map[string]any{"id": "one"})
+	for i := range 230 {
+		r.want(200, "PATCH", "/sessions/one", map[string]any{"title": fmt.Sprint("title ", i)}, nil)
+	}
+	var page struct{ Events []session.Event }
+	r.want(200, "GET", "/sessions/one/events", nil, &page)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", r.base+"/api/v1/sessions/one/events", nil)
+	r.must(err)
+	req.Header.Set("Authorization", "Bearer "+r.token)
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := r.client.Do(req)
+	r.must(err)
+	defer func() { _ = res.Body.Close() }()
+	first, err := bufio.NewReader(res.Body).ReadString('\n')
+	r.must(err)
+	if len(page.Events) != 200 || first != fmt.Sprintf("id: %d\n", page.Events[0].Seq) {
+		t.Errorf("%d events, the stream begins with %q", len(page.Events), first)
+	}
+}
+
 func TestPromptProofAndScope(t *testing.T) {
 	r := newRig(t, options{source: hello()})
 	r.create(map[string]any{"id": "one"})

@@ -186,7 +186,7 @@ func (t *tally) one(n *noted) {
 		}
 	case session.ApprovalDecided:
 		for id, call := range t.open[n.session] {
-			if call.asked == p.ID { // how long a person thinks says nothing about a tool
+			if p.ID != "" && call.asked == p.ID { // how long a person thinks says nothing about a tool
 				call.asked, call.time = "", n.event.Time
 				t.open[n.session][id] = call
 			}

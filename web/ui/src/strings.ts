@@ -142,6 +142,7 @@ const english = {
 
   tool: {
     running: 'running',
+    waiting: 'waiting for you',
     writing: 'writing',
     failed: 'failed',
     lost: 'no result',
@@ -232,7 +233,7 @@ const english = {
     covers: 'For this session allows',
     coversCall: 'exactly this call, with these arguments',
     once: (why: string) => `Can be allowed only once: ${why}.`,
-    cwd: 'Directory',
+    cwd: 'Workspace',
     why: 'Why',
     allowOnce: 'Allow once',
     allowSession: 'Allow for this session',
@@ -240,6 +241,10 @@ const english = {
     denyReason: 'Reason (the agent sees it)',
     openSession: 'Open session',
     settled: (outcome: string) => `Already answered: ${outcome}.`,
+    unsent: 'You had written, and it was not sent:',
+    reason: 'Reason:',
+    allowedOnce: 'Allowed once',
+    allowedSession: 'Allowed for this session',
     policy: 'When a call needs approval',
     policies: { ask: 'Ask', never: 'Deny without asking', full: 'Allow without asking' } as Record<string, string>,
     fullText: 'Every call in this session then runs without asking, with all the rights of the host’s user.',

@@ -88,8 +88,8 @@ describe('fold', () => {
   it('follows an approval to its outcome', () => {
     log = [];
     put('approval/asked', { id: 'p', tool: 'shell' });
-    put('approval/decided', { id: 'p', outcome: 'allowed', by: 'owner' });
-    expect(fold(log).items).toMatchObject([{ kind: 'approval', outcome: 'allowed', by: 'owner' }]);
+    put('approval/decided', { id: 'p', outcome: 'allowed', scope: 'session', by: 'owner' });
+    expect(fold(log).items).toMatchObject([{ kind: 'approval', outcome: 'allowed', scope: 'session', by: 'owner' }]);
     put('approval/asked', { id: 'q', kind: 'question', tool: 'ask_user', detail: { question: 'Which?' } });
     put('approval/decided', { id: 'q', outcome: 'allowed', by: 'owner', answer: 'this' });
     expect(fold(log).items[1]).toMatchObject({ kind: 'approval', outcome: 'allowed', answer: 'this' });

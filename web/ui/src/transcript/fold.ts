@@ -176,8 +176,8 @@ function step(draft: Draft, event: LogEvent): void {
       const row = at === undefined ? undefined : draft.items[at];
       if (at === undefined || row?.kind !== 'approval') return;
       if (data['scope'] === 'session') set({ leaveChanges: draft.state.leaveChanges + 1 });
-      const [by, reason, answer] = ['by', 'reason', 'answer'].map((name) => text(data[name]));
-      draft.items[at] = { ...row, outcome: text(data['outcome']) ?? 'settled', ...defined({ by, reason, answer }) };
+      const [by, scope, reason, answer] = ['by', 'scope', 'reason', 'answer'].map((name) => text(data[name]));
+      draft.items[at] = { ...row, outcome: text(data['outcome']) ?? 'settled', ...defined({ by, scope, reason, answer }) };
       return;
     }
     case 'todo/write': {

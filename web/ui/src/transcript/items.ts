@@ -57,6 +57,8 @@ export interface ApprovalItem extends Row {
   readonly data: Readonly<Record<string, unknown>>;
   readonly outcome?: string;
   readonly by?: string;
+  /** Of what was allowed: once or session. */
+  readonly scope?: string;
   /** The owner's, or why nobody decided. */
   readonly reason?: string;
   /** Of a question. */
