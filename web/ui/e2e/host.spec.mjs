@@ -134,27 +134,40 @@ test('a call waits for leave: allow once, from a second tab, for the session, de
   await makeCareful(first);
   await first.close();
 
-  const page = await begin('run: echo one > file; printf "a\u202eb"', { preset: 'careful' });
+  const page = await begin('run: printf "a\u202eb"', { preset: 'careful' });
   const card = (text) => page.locator('.approval', { hasText: text });
-  await card('echo one').getByRole('button', { name: 'Allow once' }).waitFor();
+  const ask = async (command) => {
+    await composer(page).fill(`run: ${command}`);
+    await composer(page).press('Enter');
+    await card(command).getByRole('button', { name: 'Allow once' }).waitFor();
+  };
+  await card('printf').getByRole('button', { name: 'Allow once' }).waitFor();
+  assert.match(await card('printf').innerText(), /a\\u202eb/, 'what reorders text is shown as an escape');
+  assert.doesNotMatch(await card('printf').innerText(), /\u202e/);
+  assert.match(await card('printf').innerText(), /only once: it holds characters that can't be seen/);
+  assert.equal(await card('printf').getByRole('button', { name: 'Allow for this session' }).count(), 0);
+  await card('printf').getByRole('button', { name: 'Allow once' }).click();
+  await card('printf').getByText('Allowed once').waitFor();
+  assert.match(await card('printf').innerText(), /a\\u202eb/, 'also when it is settled');
+  await status(page, 'Idle');
+
+  await ask('echo one > file');
   await status(page, 'Waiting for you');
+  await page.locator('.tool', { hasText: 'waiting for you' }).waitFor();
   assert.equal(await page.locator('.entry__link[aria-current] .entry__count').innerText(), '1');
-  assert.match(await card('echo one').innerText(), /a\\u202eb/, 'what reorders text is shown as an escape');
-  assert.doesNotMatch(await card('echo one').innerText(), /\u202e/);
   assert.match(await card('echo one').innerText(), /only once: it redirects/);
   assert.equal(await card('echo one').getByRole('button', { name: 'Allow for this session' }).count(), 0);
   await expectAccessible(page, 'approval');
   await shot(page, 'host-approval');
   await page.reload();
   await card('echo one').getByRole('button', { name: 'Allow once' }).click();
-  await card('echo one').getByText('Allowed').waitFor();
+  await card('echo one').getByText('Allowed once').waitFor();
+  assert.equal(await page.getByText('waiting for you', { exact: true }).count(), 0);
   await status(page, 'Idle');
   assert.equal(await page.locator('.entry__link[aria-current] .entry__count').count(), 0);
 
   // Another tab answers; this one is told.
-  await composer(page).fill('run: ls file');
-  await composer(page).press('Enter');
-  await card('ls file').waitFor();
+  await ask('ls file');
   const inbox = await openPage(browser, { context });
   await inbox.goto(`${host.url}#/approvals`);
   await inbox.locator('.approval', { hasText: 'ls file' }).getByRole('button', { name: 'Allow for this session' }).waitFor();
@@ -162,15 +175,16 @@ test('a call waits for leave: allow once, from a second tab, for the session, de
   await shot(inbox, 'host-approval-inbox');
   await inbox.getByRole('button', { name: 'Allow for this session' }).click();
   await inbox.getByText('Nothing waits for an answer.').waitFor();
-  await card('ls file').getByText('Allowed').waitFor();
+  await card('ls file').getByText('Allowed for this session').waitFor();
+  assert.ok((await card('ls file').boundingBox()).height < 50, 'what is settled is one line');
   await status(page, 'Idle');
 
   // The same runs by itself now, and is taken back.
   await composer(page).fill('run: ls file');
   await composer(page).press('Enter');
-  await until('the second listing', async () => (await page.locator('.tool').count()) === 3);
+  await until('the second listing', async () => (await page.locator('.tool').count()) === 4);
   await status(page, 'Idle');
-  assert.equal(await page.locator('.approval').count(), 2);
+  assert.equal(await page.locator('.approval').count(), 3);
   await page.locator('.header').getByRole('button', { name: 'More' }).click();
   await page.getByRole('menuitem', { name: 'Approvals…' }).click();
   const dialog = page.getByRole('dialog');
@@ -186,13 +200,40 @@ test('a call waits for leave: allow once, from a second tab, for the session, de
   await dialog.getByRole('combobox').selectOption('ask');
   await dialog.getByRole('button', { name: 'Close' }).click();
 
-  await composer(page).fill('run: rm file');
-  await composer(page).press('Enter');
+  // Somebody else is first: what was being written isn't lost without a word, in either place.
+  const inboxCard = inbox.locator('.approval');
+  const note = 'You had written, and it was not sent:';
+  await ask('ls -a file');
+  await card('ls -a file').getByRole('button', { name: 'Deny…' }).click();
+  await page.getByLabel('Reason (the agent sees it)').fill('Better not.');
+  await inboxCard.getByRole('button', { name: 'Allow once' }).click();
+  await card('ls -a file').getByText(`${note} Better not.`).waitFor();
+  await status(page, 'Idle');
+  await ask('ls -l file');
+  await inboxCard.getByRole('button', { name: 'Deny…' }).click();
+  await inbox.getByLabel('Reason (the agent sees it)').fill('Not this.');
+  await card('ls -l file').getByRole('button', { name: 'Allow once' }).click();
+  await inbox.getByRole('alert').getByText(`${note} Not this.`).waitFor();
+  await status(page, 'Idle');
+  assert.equal(await card('ls -l file').getByText(note).count(), 0);
+
+  // A long list of commands scrolls by itself.
+  await ask(Array.from({ length: 60 }, (_, i) => `echo number-${i}`).join('; '));
+  const covers = await card('number-59').locator('.approval__covers').evaluate((e) => [e.clientHeight, e.scrollHeight]);
+  assert.ok(covers[0] <= 140 && covers[1] > covers[0], `${covers}`);
+  await expectAccessible(page, 'a long list');
+  await card('number-59').getByRole('button', { name: 'Deny…' }).click();
+  await card('number-59').getByRole('button', { name: 'Deny', exact: true }).click();
+  await card('number-59').getByText('Denied').waitFor();
+  await status(page, 'Idle');
+
+  await ask('rm file');
   await card('rm file').getByRole('button', { name: 'Deny…' }).click();
   await page.getByLabel('Reason (the agent sees it)').fill('Keep the file.');
   await page.getByLabel('Reason (the agent sees it)').press('Enter');
   await card('rm file').getByText('Denied').waitFor();
-  await card('rm file').getByText('Keep the file.').waitFor();
+  await card('rm file').getByText('Reason: Keep the file.').waitFor();
+  assert.equal(await card('rm file').getByText(note).count(), 0);
   await status(page, 'Idle');
   page.expectQuiet();
   inbox.expectQuiet();

@@ -1,7 +1,7 @@
 // What waits for the person: may this call run, or a question of the agent. What
 // is asked is shown exactly, control and bidirectional characters as escapes.
 
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../api/client';
 import type { Approval } from '../api/wire';
 import { api, fail, feed } from '../store/app';
@@ -12,20 +12,54 @@ import { Badge, Button } from './controls';
 import { Icon } from './icon';
 import { Question } from './question';
 
-/** The card in a transcript: open while pending, then what became of it. */
+/** The card in a transcript: open while pending, then one line that says what became of it. */
 export function ApprovalCard({ item, session }: { item: ApprovalItem; session: string }) {
+  const draft = useState<string>();
   const asked = feed.value.approvals.get(item.id) ?? fromEvent(item, session);
-  const { outcome } = item;
   if (asked.kind === 'question') return <Question asked={asked} item={item} />;
+  const label = strings.approvals.asks(visible(asked.tool ?? ''));
+  if (!item.outcome) {
+    return (
+      <article class="approval" aria-label={label}>
+        <Head asked={asked} />
+        <Facts asked={asked} />
+        <Answer asked={asked} draft={draft} />
+      </article>
+    );
+  }
+  const written = draft[0]?.trim();
   return (
-    <article class="approval" aria-label={strings.approvals.asks(asked.tool ?? '')}>
-      <Head asked={asked}>
-        {outcome && <Badge tone={/allow/.test(outcome) ? 'good' : 'warn'}>{strings.approvals.outcome[outcome] ?? outcome}</Badge>}
-      </Head>
-      <Facts asked={asked} />
-      {outcome ? item.reason && <p class="approval__settled">{visible(item.reason)}</p> : <Answer asked={asked} />}
+    <article class="approval" aria-label={label}>
+      <header class="approval__head approval__head--settled">
+        <Icon name="shield" />
+        <code>{visible(commandOf(asked.arguments) ?? `${asked.tool} ${asked.arguments ?? ''}`)}</code>
+        <span class="approval__right">
+          <Badge tone={/allow/.test(item.outcome) ? 'good' : 'warn'}>{outcomeOf(item.outcome, item.scope)}</Badge>
+        </span>
+      </header>
+      {item.reason && (
+        <p class="approval__settled">
+          {strings.approvals.reason} {visible(item.reason)}
+        </p>
+      )}
+      {written && written !== item.reason && (
+        <p class="approval__settled">
+          {strings.approvals.unsent} {written}
+        </p>
+      )}
     </article>
   );
+}
+
+/** Says what was written for nothing. */
+function lost(written: string): void {
+  fail(new Error(`${strings.approvals.unsent} ${written}`));
+}
+
+function outcomeOf(outcome: string, scope: string | undefined): string {
+  const text = strings.approvals;
+  if (!/allow/.test(outcome)) return text.outcome[outcome] ?? outcome;
+  return scope === 'session' ? text.allowedSession : text.allowedOnce;
 }
 
 /** The card in the inbox. */
@@ -35,17 +69,24 @@ export function Pending({ asked, onOpen }: { asked: Approval; onOpen: () => void
       {strings.approvals.openSession}
     </Button>
   );
+  const draft = useState<string>();
+  const written = useRef('');
+  written.current = draft[0]?.trim() ?? '';
+  // Somebody else decided, and the card goes: not without a word of what was being written.
+  useEffect(() => () => {
+    if (written.current && !feed.value.approvals.has(asked.id)) lost(written.current);
+  }, []);
   if (asked.kind === 'question') return <Question asked={asked}>{open}</Question>;
   return (
     <article class="approval" aria-label={strings.approvals.asks(asked.tool ?? '')}>
       <Head asked={asked}>{open}</Head>
       <Facts asked={asked} />
-      <Answer asked={asked} />
+      <Answer asked={asked} draft={draft} onSent={() => (written.current = '')} />
     </article>
   );
 }
 
-/** Posts what the person decided. The first one wins; `settled` says how an earlier one was. */
+/** Posts what the person decided. The first one wins; the note says how an earlier one was, and `settle` gives false. */
 export function useSettle(path: string, argsHash: string | undefined) {
   const [busy, setBusy] = useState(false);
   const [settled, setSettled] = useState('');
@@ -53,9 +94,11 @@ export function useSettle(path: string, argsHash: string | undefined) {
     setBusy(true);
     try {
       await api.post(path, { ...body, argsHash: argsHash ?? '' });
+      return true;
     } catch (error) {
       if (error instanceof ApiError && error.code === 'approval-settled') setSettled(String(error.problem?.['outcome'] ?? 'settled'));
       else fail(error);
+      return false;
     } finally {
       setBusy(false);
     }
@@ -64,7 +107,7 @@ export function useSettle(path: string, argsHash: string | undefined) {
   return { busy, settle, note };
 }
 
-function Head({ asked, children }: { asked: Approval; children: preact.ComponentChildren }) {
+function Head({ asked, children }: { asked: Approval; children?: preact.ComponentChildren }) {
   return (
     <header class="approval__head">
       <Icon name="shield" />
@@ -102,9 +145,15 @@ function Facts({ asked }: { asked: Approval }) {
   );
 }
 
-function Answer({ asked }: { asked: Approval }) {
-  const [denying, setDenying] = useState(false);
-  const [reason, setReason] = useState('');
+interface AnswerProps {
+  asked: Approval;
+  /** Why it is denied, while that is written; kept by the card, which outlives the form. */
+  draft: [string | undefined, (next: string | undefined) => void];
+  /** Only where the card goes with the decision. */
+  onSent?: () => void;
+}
+
+function Answer({ asked, draft: [reason, setReason], onSent }: AnswerProps) {
   const { busy, settle, note } = useSettle(`approvals/${encodeURIComponent(asked.id)}/decision`, asked.argsHash);
   const text = strings.approvals;
   const { covers, never } = (asked.detail ?? {}) as { covers?: string[][]; never?: string };
@@ -113,11 +162,15 @@ function Answer({ asked }: { asked: Approval }) {
   if (note) return note;
   return (
     <div class="approval__answer">
-      {denying ? (
+      {reason !== undefined ? (
         <form
           onSubmit={(event) => {
             event.preventDefault();
-            void settle({ decision: 'deny', ...(reason.trim() ? { reason: reason.trim() } : {}) });
+            const why = reason.trim();
+            onSent?.();
+            void settle({ decision: 'deny', ...(why ? { reason: why } : {}) }).then((won) => {
+              if (!won && why && onSent) lost(why);
+            });
           }}
         >
           <input
@@ -131,7 +184,7 @@ function Answer({ asked }: { asked: Approval }) {
           <Button kind="danger" type="submit" disabled={busy}>
             {text.deny}
           </Button>
-          <Button onClick={() => setDenying(false)}>{strings.cancel}</Button>
+          <Button onClick={() => setReason(undefined)}>{strings.cancel}</Button>
         </form>
       ) : (
         <>
@@ -143,14 +196,21 @@ function Answer({ asked }: { asked: Approval }) {
               {text.allowSession}
             </Button>
           )}
-          <Button disabled={busy} onClick={() => setDenying(true)}>
+          <Button disabled={busy} onClick={() => setReason('')}>
             {text.deny}…
           </Button>
           {never && <p class="approval__note">{visible(text.once(never))}</p>}
           {!never && (
             <p class="approval__note">
-              {text.covers} {covers?.length ? covers.map((words, i) => <code key={i}>{commandText(words)}</code>) : `${text.coversCall}.`}
+              {text.covers} {!covers?.length && `${text.coversCall}.`}
             </p>
+          )}
+          {!never && covers && covers.length > 0 && (
+            <div class="approval__note approval__covers" role="group" aria-label={text.covers} tabIndex={0}>
+              {covers.map((words, i) => (
+                <code key={i}>{commandText(words)}</code>
+              ))}
+            </div>
           )}
         </>
       )}

@@ -23,10 +23,12 @@ interface Call {
   readonly item?: ToolItem;
   readonly output?: LiveOutput;
   readonly writing: boolean;
+  /** For the person's leave, or answer. */
+  readonly waiting?: boolean;
 }
 
-export function ToolCard({ item, output }: { item: ToolItem; output?: LiveOutput }) {
-  return <Card call={{ name: item.name, raw: item.args, args: readArgs(item.args), item, ...(output ? { output } : {}), writing: false }} />;
+export function ToolCard({ item, output, waiting = false }: { item: ToolItem; output?: LiveOutput; waiting?: boolean }) {
+  return <Card call={{ name: item.name, raw: item.args, args: readArgs(item.args), item, ...(output ? { output } : {}), writing: false, waiting }} />;
 }
 
 /** A call that the model is still writing. */
@@ -70,6 +72,7 @@ function Card({ call }: { call: Call }) {
 
 function State({ call, state, outcome }: { call: Call; state: string; outcome: Outcome }) {
   const { item } = call;
+  if (call.waiting) return <span class="tool__time">{strings.tool.waiting}</span>;
   if (state === 'running') {
     return (
       <>

@@ -8,6 +8,7 @@ import { Icon } from '../parts/icon';
 import { memo } from '../parts/memo';
 import { ApprovalCard } from '../parts/approval';
 import type { OpenSession } from '../store/session';
+import { feed } from '../store/app';
 import { strings } from '../strings';
 import { FindBar } from './find';
 import { plainText } from './fold';
@@ -122,7 +123,8 @@ function body(model: RowModel, session: OpenSession) {
 
 function RunningTool({ item, session }: { item: Parameters<typeof ToolCard>[0]['item']; session: OpenSession }) {
   const output = useComputed(() => session.live.value.outputs.get(item.callId)).value;
-  return <ToolCard item={item} {...(output ? { output } : {})} />;
+  const waiting = useComputed(() => [...feed.value.approvals.values()].some((a) => a.session === session.id && a.callId === item.callId)).value;
+  return <ToolCard item={item} waiting={waiting} {...(output ? { output } : {})} />;
 }
 
 function Older({ session }: { session: OpenSession }) {
