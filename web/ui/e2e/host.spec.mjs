@@ -198,6 +198,7 @@ test('a call waits for leave: allow once, from a second tab, for the session, de
   await dialog.getByRole('combobox').selectOption('never');
   await page.getByText('Approval policy').waitFor();
   await dialog.getByRole('combobox').selectOption('ask');
+  await page.getByText('Approval policy').nth(1).waitFor(); // or the next call is still denied by policy
   await dialog.getByRole('button', { name: 'Close' }).click();
 
   // Somebody else is first: what was being written isn't lost without a word, in either place.
