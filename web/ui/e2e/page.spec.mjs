@@ -328,6 +328,7 @@ test('settings: theme and a key that is never shown', async () => {
 test('sidebar: search, archive, delete a running one', async () => {
   const page = await open('#/s/gallery', { allow: [refused] });
   await page.getByLabel('Search sessions').fill('ten thou');
+  assert.equal(await page.getByLabel('Search sessions').inputValue(), 'ten thou');
   await page.getByRole('link', { name: /One of everything/ }).waitFor({ state: 'detached' });
   await page.getByRole('link', { name: /Ten thousand/ }).waitFor();
   await page.getByLabel('Search sessions').fill('');
