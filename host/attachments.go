@@ -181,13 +181,11 @@ func (h *Host) sweepAttachments(ctx context.Context) error {
 
 // sweepOne holds the session's entry, since a fork's images are there before its log.
 func (h *Host) sweepOne(ctx context.Context, id string) error {
-	e := h.entry(id)
-	defer h.leave(e)
-	unlock, err := e.lock(ctx)
+	_, leave, err := h.locked(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer leave()
 	if _, err := h.journal.Info(ctx, id); !errors.Is(err, session.ErrNotFound) {
 		return err
 	}

@@ -58,13 +58,11 @@ func (h *Host) Create(ctx context.Context, spec Spec) (info Info, created bool, 
 	if err != nil {
 		return Info{}, false, err
 	}
-	e := h.entry(spec.ID)
-	defer h.leave(e)
-	unlock, err := e.lock(ctx)
+	e, leave, err := h.locked(ctx, spec.ID)
 	if err != nil {
 		return Info{}, false, err
 	}
-	defer unlock()
+	defer leave()
 	if in, err := h.journal.Info(ctx, spec.ID); err == nil {
 		info, err := h.repeated(ctx, in, plan)
 		return info, false, err
@@ -327,13 +325,11 @@ func (h *Host) Delete(ctx context.Context, id string, force bool) error {
 	if err := h.writable(); err != nil {
 		return err
 	}
-	e := h.entry(id)
-	defer h.leave(e)
-	unlock, err := e.lock(ctx)
+	e, leave, err := h.locked(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer leave()
 	if _, err := h.journal.Info(ctx, id); err != nil {
 		return h.notFound(id, err)
 	}

@@ -81,6 +81,20 @@ func (e *entry) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
+// locked gives the place of a session, taken for a change. leave gives both back.
+func (h *Host) locked(ctx context.Context, id string) (e *entry, leave func(), err error) {
+	e = h.entry(id)
+	unlock, err := e.lock(ctx)
+	if err != nil {
+		h.leave(e)
+		return nil, nil, err
+	}
+	return e, func() {
+		unlock()
+		h.leave(e)
+	}, nil
+}
+
 // now is the live agent, or nil.
 func (e *entry) now() *live {
 	e.mu.Lock()

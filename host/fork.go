@@ -53,13 +53,11 @@ func (s *Session) Fork(ctx context.Context, atSeq *int64, preset string) (Info, 
 	}
 	lost := usedShell(st, until)
 
-	e := h.entry(p.ID)
-	defer h.leave(e)
-	unlock, err := e.lock(ctx)
+	e, leave, err := h.locked(ctx, p.ID)
 	if err != nil {
 		return Info{}, err
 	}
-	defer unlock()
+	defer leave()
 	if err := h.open(); err != nil {
 		return Info{}, err
 	}

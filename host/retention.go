@@ -69,12 +69,10 @@ func (h *Host) applyRetention(ctx context.Context) error {
 }
 
 func (h *Host) archiveOne(ctx context.Context, id string) error {
-	e := h.entry(id)
-	defer h.leave(e)
-	unlock, err := e.lock(ctx)
+	e, leave, err := h.locked(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer leave()
 	return h.archive(ctx, e, true)
 }
