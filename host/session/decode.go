@@ -24,6 +24,10 @@ func decodeFast(eventType string, data []byte) (Payload, bool) {
 	case "turn/start":
 		turn, _ := s.turnStep(false)
 		p = TurnStart{Turn: turn}
+	case "turn/end":
+		p = s.turnEnd()
+	case "request/sent":
+		p = s.requestSent()
 	case "step/start":
 		turn, step := s.turnStep(true)
 		p = StepStart{Turn: turn, Step: step}
@@ -52,6 +56,93 @@ func (s *scan) turnStep(withStep bool) (turn, step int) {
 		}
 	}
 	return turn, step
+}
+
+func (s *scan) turnEnd() (p TurnEnd) {
+	var seen uint32
+	for s.begin('{'); s.more('}'); {
+		switch string(s.key()) {
+		case "turn":
+			s.once(&seen, 0)
+			p.Turn = s.int()
+		case "reason":
+			s.once(&seen, 1)
+			p.Reason = s.reason()
+		default:
+			s.bad = true
+		}
+	}
+	return p
+}
+
+func (s *scan) reason() (r Reason) {
+	var seen uint32
+	for s.begin('{'); s.more('}'); {
+		switch string(s.key()) {
+		case "kind":
+			s.once(&seen, 0)
+			r.Kind = s.string()
+		case "by":
+			s.once(&seen, 1)
+			r.By = s.string()
+		case "code":
+			s.once(&seen, 2)
+			r.Code = s.string()
+		case "message":
+			s.once(&seen, 3)
+			r.Message = s.string()
+		case "status":
+			s.once(&seen, 4)
+			r.Status = s.int()
+		default:
+			s.bad = true
+		}
+	}
+	return r
+}
+
+func (s *scan) requestSent() (p RequestSent) {
+	var seen uint32
+	for s.begin('{'); s.more('}'); {
+		switch string(s.key()) {
+		case "turn":
+			s.once(&seen, 0)
+			p.Turn = s.int()
+		case "step":
+			s.once(&seen, 1)
+			p.Step = s.int()
+		case "attempt":
+			s.once(&seen, 2)
+			p.Attempt = s.int()
+		case "encoder":
+			s.once(&seen, 3)
+			p.Encoder = s.string()
+		case "bodySha256":
+			s.once(&seen, 4)
+			p.BodySHA256 = s.string()
+		case "prefixSha256":
+			s.once(&seen, 5)
+			p.PrefixSHA256 = s.string()
+		case "chainSha256":
+			s.once(&seen, 6)
+			p.ChainSHA256 = s.string()
+		case "messages":
+			s.once(&seen, 7)
+			p.Messages = s.int()
+		case "bytes":
+			s.once(&seen, 8)
+			p.Bytes = s.int()
+		case "contiguous":
+			s.once(&seen, 9)
+			p.Contiguous = s.bool()
+		case "divergesAt":
+			s.once(&seen, 10)
+			p.DivergesAt = s.string()
+		default:
+			s.bad = true
+		}
+	}
+	return p
 }
 
 func (s *scan) toolCall() (p ToolCall) {

@@ -49,6 +49,15 @@ func encodeFast(buf *bytes.Buffer, payload Payload) bool {
 		w.string(p.Name)
 		w.raw(`,"arguments":`)
 		w.string(p.Arguments)
+	case RequestSent:
+		w.requestSent(p)
+	case InboxSpliced:
+		w.inboxSpliced(p)
+	case TurnStart:
+		w.int(`{"turn":`, int64(p.Turn))
+	case TurnEnd:
+		w.int(`{"turn":`, int64(p.Turn))
+		w.reason(p.Reason)
 	case StepStart:
 		w.turnStep(p.Turn, p.Step)
 	case StepEnd:
@@ -106,6 +115,57 @@ func (w *writer) json(before string, v json.RawMessage) {
 		return
 	}
 	w.b = append(w.b, compact.Bytes()...)
+}
+
+func (w *writer) requestSent(p RequestSent) {
+	w.turnStep(p.Turn, p.Step)
+	w.int(`,"attempt":`, int64(p.Attempt))
+	for _, f := range [...]struct{ before, s string }{
+		{`,"encoder":`, p.Encoder}, {`,"bodySha256":`, p.BodySHA256}, {`,"prefixSha256":`, p.PrefixSHA256}, {`,"chainSha256":`, p.ChainSHA256},
+	} {
+		w.raw(f.before)
+		w.string(f.s)
+	}
+	w.int(`,"messages":`, int64(p.Messages))
+	w.int(`,"bytes":`, int64(p.Bytes))
+	w.raw(`,"contiguous":`)
+	w.b = strconv.AppendBool(w.b, p.Contiguous)
+	w.optional(`,"divergesAt":`, p.DivergesAt)
+}
+
+func (w *writer) inboxSpliced(p InboxSpliced) {
+	w.raw(`{"target":`)
+	w.string(p.Target)
+	w.int(`,"start":`, int64(p.Start))
+	if p.RemovedCount != 0 {
+		w.int(`,"removedCount":`, int64(p.RemovedCount))
+	}
+	w.raw(`,"inserted":`)
+	if p.Inserted == nil {
+		w.raw("null")
+	} else {
+		w.raw("[")
+		for i, m := range p.Inserted {
+			if i > 0 {
+				w.raw(",")
+			}
+			w.message(m)
+		}
+		w.raw("]")
+	}
+	w.optional(`,"outcome":`, p.Outcome)
+}
+
+func (w *writer) reason(r Reason) {
+	w.raw(`,"reason":{"kind":`)
+	w.string(r.Kind)
+	w.optional(`,"by":`, r.By)
+	w.optional(`,"code":`, r.Code)
+	w.optional(`,"message":`, r.Message)
+	if r.Status != 0 {
+		w.int(`,"status":`, int64(r.Status))
+	}
+	w.raw("}")
 }
 
 func (w *writer) usage(u model.Usage) {
