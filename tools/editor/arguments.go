@@ -3,6 +3,7 @@ package editor
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -13,70 +14,12 @@ import (
 type arguments map[string]json.RawMessage
 
 func parseArguments(raw json.RawMessage) (arguments, error) {
-	if raw = bytes.TrimLeft(raw, blanks); !json.Valid(raw) || raw[0] != '{' {
+	var a arguments
+	if err := json.Unmarshal(raw, &a); err != nil || a == nil {
 		return nil, refuse(BadArgument, "The arguments are not a JSON object.")
 	}
-	a := make(arguments, 8)
-	for at := 1; ; {
-		at = skip(raw, at, blanks+",")
-		if raw[at] == '}' {
-			return a, nil
-		}
-		end := valueEnd(raw, at)
-		name, err := text(raw[at:end])
-		if err != nil {
-			return nil, refuse(BadArgument, "The arguments are not a JSON object.")
-		}
-		at = skip(raw, end, blanks+":")
-		end = valueEnd(raw, at)
-		if value := raw[at:end]; string(value) == "null" {
-			delete(a, name)
-		} else {
-			a[name] = value
-		}
-		at = end
-	}
-}
-
-// blanks is what JSON allows between its parts.
-const blanks = " \t\r\n"
-
-// skip is the offset of the first byte from at on that isn't among these. There is one, as the JSON is valid.
-func skip(raw []byte, at int, these string) int {
-	for strings.IndexByte(these, raw[at]) >= 0 {
-		at++
-	}
-	return at
-}
-
-// valueEnd is where the value that begins at at ends. Valid JSON needs no more than its strings and brackets looked at.
-func valueEnd(raw []byte, at int) int {
-	for depth := 0; ; at++ {
-		switch raw[at] {
-		case '"':
-			for at++; raw[at] != '"'; at++ {
-				if raw[at] == '\\' {
-					at++
-				}
-			}
-			if depth == 0 {
-				return at + 1
-			}
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth < 0 { // of the object around a number or a word
-				return at
-			}
-			if depth == 0 {
-				return at + 1
-			}
-		case ',', ' ', '\t', '\r', '\n':
-			if depth == 0 {
-				return at
-			}
-		}
-	}
+	maps.DeleteFunc(a, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
+	return a, nil
 }
 
 // text decodes a JSON string.
