@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/dsh-web/dsh-web/host/strictjson"
 )
 
 // readJSON takes the whole body in, bounded by size and time, checks it, and hands it on as the request's body. An empty body needs no
@@ -89,56 +91,11 @@ func CheckJSON(data []byte) error {
 		}
 		return errors.New("it isn't JSON")
 	}
-	return checkNesting(data)
-}
-
-// object is an open object or array of a scan.
-type object struct {
-	keys map[string]struct{} // nil for an array
-	key  bool                // the next string is a key
-}
-
-// checkNesting walks valid JSON.
-func checkNesting(data []byte) error {
-	var open []object
-	for i := 0; i < len(data); i++ {
-		switch data[i] {
-		case '{', '[':
-			if len(open) == MaxJSONDepth {
-				return fmt.Errorf("it is nested deeper than %d", MaxJSONDepth)
-			}
-			o := object{}
-			if data[i] == '{' {
-				o = object{keys: map[string]struct{}{}, key: true}
-			}
-			open = append(open, o)
-		case '}', ']':
-			open = open[:len(open)-1]
-		case ',':
-			top := &open[len(open)-1]
-			top.key = top.keys != nil
-		case '"':
-			end := i + 1
-			for data[end] != '"' {
-				if data[end] == '\\' {
-					end++
-				}
-				end++
-			}
-			if len(open) > 0 && open[len(open)-1].key {
-				top := &open[len(open)-1]
-				top.key = false
-				var key string
-				if err := json.Unmarshal(data[i:end+1], &key); err != nil {
-					return err
-				}
-				if _, twice := top.keys[key]; twice {
-					return errors.New("a key stands twice in one object")
-				}
-				top.keys[key] = struct{}{}
-			}
-			i = end
-		}
+	if strictjson.Depth(data) > MaxJSONDepth {
+		return fmt.Errorf("it is nested deeper than %d", MaxJSONDepth)
+	}
+	if _, found := strictjson.Twice(data); found {
+		return errors.New("a key stands twice in one object")
 	}
 	return nil
 }
