@@ -86,9 +86,17 @@ func (r *rig) ctx() context.Context {
 
 func newRig(t *testing.T, source script.Source) *rig {
 	t.Helper()
-	r := &rig{t: t, root: scope.New("host"), logged: make(messages, 100)}
 	store, err := sqlite.Open(context.Background(), t.TempDir(), sqlite.Options{Synchronous: "normal"})
-	r.must(err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newRigOn(t, store, source)
+}
+
+func newRigOn(t *testing.T, store session.Store, source script.Source) *rig {
+	t.Helper()
+	var err error
+	r := &rig{t: t, root: scope.New("host"), logged: make(messages, 100)}
 	r.journal = session.NewJournal(store, session.Options{Checked: true, AfterCommit: func([]session.Committed) { r.commits.Add(1) }})
 	r.must(r.journal.Start(context.Background()))
 	r.log, err = r.journal.Create(context.Background(), session.Header{ID: "s", Version: 1, Cwd: "/"}, nil)

@@ -14,6 +14,9 @@ func (t *turn) ask(ctx context.Context, req *request) (*model.Response, error) {
 	repaired := false
 	for retry := 1; ; {
 		res, err := t.stream(ctx, req)
+		if err := req.durable(); err != nil {
+			return nil, err // whatever the answer was
+		}
 		if err == nil {
 			return res, nil
 		}
@@ -74,11 +77,17 @@ func (t *turn) again(req *request) {
 	req.prepared.Request.Call = t.calls
 }
 
-// stream makes one attempt. Pieces go to viewers as they arrive; a failed attempt's are withdrawn.
+// stream makes one attempt. Pieces go to viewers as they arrive, once the request is durable; a failed attempt's are withdrawn.
 func (t *turn) stream(ctx context.Context, req *request) (*model.Response, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	live := t.log.Live()
 	blocks := map[int]*session.Block{}
 	res, err := req.route.Adapter.Stream(ctx, req.prepared, func(d model.Delta) {
+		if req.durable() != nil {
+			cancel()
+			return
+		}
 		b := blocks[d.Block]
 		if b == nil {
 			b = live.Begin(t.number, t.step, req.attempt, d.Kind, d.Name, d.CallID)

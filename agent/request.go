@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/session"
@@ -16,8 +18,11 @@ import (
 	"github.com/dsh-web/dsh-web/tools"
 )
 
-// request is a model call that is in the log and about to leave.
+// request is a model call that is written to the log and about to leave.
 type request struct {
+	// durable waits until the log holds the request for good. Nothing that comes of the request may be told, kept or acted on before. When it
+	// fails, the turn is what it was before the request. Safe to call again.
+	durable  func() error
 	route    model.Route
 	prepared *model.Prepared
 	tools    []tools.Tool // what calls of this step may name
@@ -30,9 +35,9 @@ const contextName = "runtime-context"
 
 var errMoved = errors.New("the queue changed meanwhile")
 
-// checkpoint commits the start of the next step, the messages it takes and the hash of the request, and returns that request. Nil without an
-// error means that there was nothing to start a turn with. When the request can't be made, the step is opened all the same, so that the
-// messages are taken and the turn ends with the reason.
+// checkpoint writes the start of the next step, the messages it takes and the hash of the request, and returns that request, which may leave while
+// the disk still syncs: a request does nothing but be answered. Nil without an error means that there was nothing to start a turn with. When the
+// request can't be made, the step is opened all the same, so that the messages are taken and the turn ends with the reason.
 func (t *turn) checkpoint(ctx context.Context) (*request, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -61,7 +66,7 @@ func (t *turn) checkpoint(ctx context.Context) (*request, error) {
 		for _, p := range more {
 			add(p)
 		}
-		err := t.commit(ctx, func(now session.State) ([]session.Draft, error) {
+		wait, err := t.log.Begin(context.WithoutCancel(ctx), func(now session.State) ([]session.Draft, error) {
 			if !taken.still(now) {
 				return nil, errMoved
 			}
@@ -73,13 +78,23 @@ func (t *turn) checkpoint(ctx context.Context) (*request, error) {
 		if err != nil {
 			return nil, err
 		}
+		before := *t
 		t.pending, t.number, t.step, t.open = nil, number, step, true
+		durable := sync.OnceValue(func() error {
+			if _, err := wait(); err != nil {
+				*t = before
+				return err
+			}
+			if failed == nil {
+				t.frozen, t.prev = req.fixed, req.prepared.Kept()
+			}
+			return nil
+		})
 		if failed != nil {
-			return nil, failed
+			return nil, cmp.Or(durable(), failed)
 		}
 		t.calls++
-		t.frozen = req.fixed
-		t.prev = req.prepared.Kept()
+		req.durable = durable
 		return req, nil
 	}
 }

@@ -124,6 +124,7 @@ func (t *turn) runStep(ctx context.Context) (more bool, err error) {
 	if err != nil || req == nil {
 		return false, err
 	}
+	defer func() { _ = req.durable() }() // a panic passes by the others who wait
 	res, err := t.ask(ctx, req)
 	if err != nil {
 		return false, err

@@ -33,10 +33,11 @@ type operation struct {
 	unref    bool      // nobody waits: the committer gives back the reference
 	since    time.Time // when it was queued; set when somebody observes
 
-	stage  atomic.Int32
-	done   chan struct{}
-	events []Event
-	err    error
+	stage   atomic.Int32
+	written chan struct{} // closed when the update is written, if the store can tell; nil when nobody asks
+	done    chan struct{}
+	events  []Event
+	err     error
 }
 
 type creation struct {

@@ -379,6 +379,14 @@ func (j *Journal) Release(l *Log) {
 
 // submit queues op and waits for its commit.
 func (j *Journal) submit(ctx context.Context, op *operation) error {
+	if err := j.enqueue(ctx, op); err != nil {
+		return err
+	}
+	return j.await(ctx, op)
+}
+
+// enqueue gives op to the committer. Who has no error awaits it.
+func (j *Journal) enqueue(ctx context.Context, op *operation) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -407,7 +415,11 @@ func (j *Journal) submit(ctx context.Context, op *operation) error {
 	case j.poke <- struct{}{}:
 	default:
 	}
-	var err error
+	return nil
+}
+
+// await waits for op's commit, or withdraws op when ctx ends before the committer took it.
+func (j *Journal) await(ctx context.Context, op *operation) (err error) {
 	select {
 	case <-op.done:
 	case <-ctx.Done():

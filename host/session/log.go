@@ -92,6 +92,36 @@ func (l *Log) Update(ctx context.Context, f func(State) ([]Draft, error)) ([]Eve
 	return op.events, op.err
 }
 
+// Begin is an Update in two halves. It returns as soon as what f returned is written, so that it survives the death of this process; wait, to be
+// called once, returns when it is durable and published, or has failed and is taken back. Until then the caller may do what has no effect but on
+// itself. A store that can't tell the two apart makes Begin wait for both.
+func (l *Log) Begin(ctx context.Context, f func(State) ([]Draft, error)) (wait func() ([]Event, error), err error) {
+	if err := l.load(ctx); err != nil {
+		return nil, err
+	}
+	op := &operation{log: l, update: f, written: make(chan struct{})}
+	if err := l.journal.enqueue(ctx, op); err != nil {
+		return nil, err
+	}
+	finish := func() ([]Event, error) {
+		if err := l.journal.await(ctx, op); err != nil {
+			return nil, err
+		}
+		return op.events, op.err
+	}
+	select {
+	case <-op.written:
+		return finish, nil
+	case <-op.done:
+	case <-ctx.Done():
+	}
+	events, err := finish()
+	if err != nil {
+		return nil, err
+	}
+	return func() ([]Event, error) { return events, nil }, nil
+}
+
 // Changed gives a channel that closes at the next commit or change of Live. Take it before reading.
 func (l *Log) Changed() <-chan struct{} {
 	l.mu.Lock()

@@ -41,7 +41,34 @@ func (c *committer) writeAll(works []*work) (count int, err error) {
 	if len(changes) == 0 {
 		return 0, nil
 	}
+	if tell := told(works); tell != nil {
+		if s, ok := c.journal.store.(StagedStore); ok {
+			return len(changes), s.CommitStaged(c.journal.epoch, changes, tell)
+		}
+	}
 	return len(changes), c.journal.store.Commit(c.journal.epoch, changes)
+}
+
+// told tells the callers who asked that their updates are written; nil when nobody did.
+func told(works []*work) func() {
+	var asked []*operation
+	for _, w := range works {
+		for _, op := range w.ops {
+			if op.written != nil && op.err == nil {
+				asked = append(asked, op)
+			}
+		}
+	}
+	if asked == nil {
+		return nil
+	}
+	return func() {
+		for _, op := range asked {
+			if !isClosed(op.written) { // a commit that failed for another session's sake is tried again
+				close(op.written)
+			}
+		}
+	}
 }
 
 // separate puts works that stand and fall together into one group each.

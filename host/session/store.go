@@ -32,6 +32,14 @@ type Store interface {
 	Close() error
 }
 
+// StagedStore is a Store that can tell when a commit is half way: written, but not yet safe from a power cut.
+type StagedStore interface {
+	Store
+	// CommitStaged is Commit. It calls written once when the changes would survive the death of this process, before it makes them durable; a
+	// failure after that takes them back.
+	CommitStaged(epoch int64, changes []Change, written func()) error
+}
+
 // Range selects events with After < seq < Before: the first Limit of them, or with Last the last Limit. At most MaxBytes of encoding, but
 // at least one event. Zero or negative limits don't limit.
 type Range struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ type file struct {
 	broken bool    // a line before the end can't be read
 	lazy   bool    // nothing is synced before close
 	stamp  stamp   // of the log file when it was loaded
+	ragged bool    // the log may go on behind the end of what is valid
 
 	log     *os.File // open for appending, nil until own
 	release func() error
@@ -236,6 +238,9 @@ func (s *Store) createFile(dir string, c *session.Change) (_ *file, err error) {
 	if f.lazy {
 		return f, nil
 	}
+	if err := f.log.Sync(); err != nil {
+		return nil, err
+	}
 	return f, syncDirectories(dir)
 }
 
@@ -258,8 +263,7 @@ func syncDirectories(dir string) error {
 	return nil
 }
 
-// write puts lead and the events at the offset, with one write and one sync (a lazy file's comes with close), and only then counts them as
-// lines.
+// write puts lead and the events at the offset, with one write, and only then counts them as lines. They aren't synced yet.
 func (f *file) write(lead []byte, at int64, events []session.Encoded) error {
 	size := len(lead)
 	for _, e := range events {
@@ -273,23 +277,28 @@ func (f *file) write(lead []byte, at int64, events []session.Encoded) error {
 		end += int64(len(e.Data) + 1)
 		lines = append(lines, end)
 	}
-	if _, err := f.log.WriteAt(buf, at); err != nil {
-		_ = f.log.Truncate(at) // whatever was written isn't acknowledged, and the next write goes over it
-		return err
-	}
-	if !f.lazy {
-		if err := f.log.Sync(); err != nil {
-			_ = f.log.Truncate(at)
+	if f.ragged {
+		if err := f.cut(at); err != nil {
 			return err
 		}
+	}
+	if _, err := f.log.WriteAt(buf, at); err != nil {
+		_ = f.cut(at)
+		return err
 	}
 	f.lines = lines
 	return nil
 }
 
+// cut takes back what was written behind the end, none of which was acknowledged. What can't be taken back now is before the next write.
+func (f *file) cut(end int64) error {
+	err := f.log.Truncate(end)
+	f.ragged = err != nil
+	return err
+}
+
 // append writes a change of a session that exists.
 func (f *file) append(c *session.Change, undo *[]func()) error {
-	before := *f
 	if len(c.Events) > 0 {
 		if f.broken {
 			return &session.DamageError{Session: c.ID, Seq: int64(len(f.lines) - 1), Reason: f.info.Damage}
@@ -297,13 +306,14 @@ func (f *file) append(c *session.Change, undo *[]func()) error {
 		if next := int64(len(f.lines) - 1); c.Events[0].Seq != next {
 			return fmt.Errorf("another process has written the session meanwhile: its log goes on with event %d, not %d", next, c.Events[0].Seq)
 		}
-		at := f.lines[len(f.lines)-1]
+		lines := f.lines
+		at := lines[len(lines)-1]
 		if err := f.write(nil, at, c.Events); err != nil {
 			return err
 		}
 		*undo = append(*undo, func() {
-			_ = f.log.Truncate(at)
-			f.lines, f.info = before.lines, before.info
+			_ = f.cut(at)
+			f.lines = lines
 		})
 	}
 	for _, d := range c.Documents {
@@ -324,29 +334,29 @@ func (f *file) append(c *session.Change, undo *[]func()) error {
 	}
 	old := f.info
 	f.info = *c.Info
-	if metaOf(old) == metaOf(f.info) {
-		return nil
-	}
-	if err := f.writeMeta(); err != nil {
-		f.info = old
-		return err
+	same := old.Model == f.info.Model && old.Archived == f.info.Archived && maps.Equal(old.Labels, f.info.Labels)
+	if !same {
+		if err := f.writeMeta(); err != nil {
+			f.info = old
+			return err
+		}
 	}
 	*undo = append(*undo, func() {
 		f.info = old
-		_ = f.writeMeta()
+		if !same {
+			_ = f.writeMeta()
+		}
 	})
 	return nil
 }
 
-func metaOf(i session.Info) string {
-	b, err := json.Marshal(meta{Model: i.Model, Archived: i.Archived, Labels: i.Labels})
-	if err != nil { // strings and a flag always encode
-		return err.Error()
+func (f *file) writeMeta() error {
+	b, err := json.Marshal(meta{Model: f.info.Model, Archived: f.info.Archived, Labels: f.info.Labels})
+	if err != nil {
+		return err
 	}
-	return string(b)
+	return writeFile(f.path(metaName), b)
 }
-
-func (f *file) writeMeta() error { return writeFile(f.path(metaName), []byte(metaOf(f.info))) }
 
 // writeFile replaces a small file durably; nil removes it.
 func writeFile(path string, body []byte) error {

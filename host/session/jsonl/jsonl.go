@@ -14,8 +14,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dsh-web/dsh-web/host/session"
 )
@@ -50,7 +52,7 @@ type Store struct {
 	closed bool
 }
 
-var _ session.Store = (*Store)(nil)
+var _ session.StagedStore = (*Store)(nil)
 
 // Open opens a root and makes it when it is missing.
 func Open(root string, opts Options) (*Store, error) {
@@ -317,6 +319,11 @@ func documentName(kind session.DocumentKind) string { return "document-" + strin
 
 // Commit appends every change, one session after the other, and undoes what it did when one fails.
 func (s *Store) Commit(epoch int64, changes []session.Change) error {
+	return s.CommitStaged(epoch, changes, func() {})
+}
+
+// CommitStaged is Commit, which calls written between the writes and the syncs of the logs. Logs are synced side by side.
+func (s *Store) CommitStaged(epoch int64, changes []session.Change, written func()) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -329,33 +336,72 @@ func (s *Store) Commit(epoch int64, changes []session.Change) error {
 		return session.ErrStaleEpoch
 	}
 	var undo []func()
-	for i := range changes {
-		if err := s.commitLocked(&changes[i], &undo); err != nil {
-			for k := len(undo) - 1; k >= 0; k-- {
-				undo[k]()
-			}
-			return fmt.Errorf("write session %q: %w", changes[i].ID, err)
+	back := func(id string, err error) error {
+		for _, u := range slices.Backward(undo) {
+			u()
 		}
+		return fmt.Errorf("write session %q: %w", id, err)
+	}
+	var unsynced []*file
+	for i := range changes {
+		f, err := s.commitLocked(&changes[i], &undo)
+		if err != nil {
+			return back(changes[i].ID, err)
+		}
+		if f != nil {
+			unsynced = append(unsynced, f)
+		}
+	}
+	written()
+	if f, err := syncAll(unsynced); err != nil {
+		return back(f.info.ID, err)
 	}
 	return nil
 }
 
-func (s *Store) commitLocked(c *session.Change, undo *[]func()) error {
+// syncers is how many logs are synced at a time: a disk takes several flushes as one.
+const syncers = 8
+
+// syncAll makes the logs durable. It gives the first that can't be.
+func syncAll(files []*file) (*file, error) {
+	if len(files) == 1 {
+		return files[0], files[0].log.Sync()
+	}
+	errs := make([]error, len(files))
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range min(syncers, len(files)) {
+		group.Go(func() {
+			for i := next.Add(1) - 1; int(i) < len(files); i = next.Add(1) - 1 {
+				errs[i] = files[i].log.Sync()
+			}
+		})
+	}
+	group.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return files[i], err
+		}
+	}
+	return nil, nil
+}
+
+// commitLocked does everything of a change but the sync of a log that it appended to, which it gives.
+func (s *Store) commitLocked(c *session.Change, undo *[]func()) (unsynced *file, err error) {
 	var f *file
-	var err error
 	if c.Create {
 		if _, err := s.findLocked(c.ID); err == nil {
-			return session.ErrExists
+			return nil, session.ErrExists
 		} else if !errors.Is(err, session.ErrNotFound) {
-			return err
+			return nil, err
 		}
 		name, err := session.FileName(c.ID)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		f, err = s.createFile(filepath.Join(s.root, ProjectName(c.Info.Cwd), name), c)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		s.files[c.ID] = f
 		*undo = append(*undo, func() {
@@ -365,21 +411,24 @@ func (s *Store) commitLocked(c *session.Change, undo *[]func()) error {
 		})
 	} else {
 		if f, err = s.findLocked(c.ID); err != nil {
-			return err
+			return nil, err
 		}
 		if err := f.own(); err != nil {
-			return err
+			return nil, err
 		}
 		if err := f.append(c, undo); err != nil {
-			return err
+			return nil, err
+		}
+		if len(c.Events) > 0 && !f.lazy {
+			unsynced = f
 		}
 	}
 	if err := f.appendPartials(c, undo); err != nil {
-		return err
+		return nil, err
 	}
 	if c.Delete {
 		delete(s.files, c.ID)
-		return errors.Join(f.close(), os.RemoveAll(f.dir))
+		return nil, errors.Join(f.close(), os.RemoveAll(f.dir))
 	}
-	return nil
+	return unsynced, nil
 }
