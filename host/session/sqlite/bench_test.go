@@ -4,121 +4,26 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/session"
 	"github.com/dsh-web/dsh-web/host/session/sqlite"
+	"github.com/dsh-web/dsh-web/host/session/storetest"
 )
 
-func benchJournal(b *testing.B, dir string) *session.Journal {
-	return countingJournal(b, dir, nil)
+func openDir(dir string) (session.Store, error) {
+	return sqlite.Open(context.Background(), dir, sqlite.Options{})
 }
 
-func countingJournal(b *testing.B, dir string, committed func([]session.Committed)) *session.Journal {
-	b.Helper()
-	store, err := sqlite.Open(b.Context(), dir, sqlite.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	j := session.NewJournal(store, session.Options{AfterCommit: committed})
-	if err := j.Start(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := j.Close(context.Background()); err != nil {
-			b.Error(err)
-		}
-	})
-	return j
-}
+func BenchmarkAppend50Sessions(b *testing.B) { storetest.BenchmarkAppend(b, openDir) }
 
-func toolResult(i int) session.Draft {
-	return session.Draft{Payload: session.ToolResult{Turn: 1, Step: i, Message: model.Message{
-		ID: fmt.Sprintf("0192f0c1-2d3e-7f40-8a5b-%012d", i), Role: model.RoleUser, Source: model.Source{Kind: model.SourceTool, CallID: "call_abcdefgh"},
-		Content: []model.Block{{Type: model.BlockToolResult, ToolCallID: "call_abcdefgh", Content: []model.Block{model.Text(strings.Repeat("line of output\n", 8))}}},
-	}}}
-}
+func BenchmarkAppendToVisible(b *testing.B) { storetest.BenchmarkAppendToVisible(b, openDir) }
 
-func BenchmarkAppend50Sessions(b *testing.B) {
-	for _, perUpdate := range []int{1, 3} {
-		b.Run(fmt.Sprintf("events=%d", perUpdate), func(b *testing.B) {
-			commits, events := 0, 0
-			j := countingJournal(b, b.TempDir(), func(all []session.Committed) {
-				commits++
-				for _, c := range all {
-					events += len(c.Events)
-				}
-			})
-			var logs []*session.Log
-			for i := range 50 {
-				l, err := j.Create(b.Context(), session.Header{ID: fmt.Sprint("s", i)}, nil, session.Draft{Payload: session.TurnStart{Turn: 1}})
-				if err != nil {
-					b.Fatal(err)
-				}
-				logs = append(logs, l)
-			}
-			b.ResetTimer()
-			var wg sync.WaitGroup
-			for _, l := range logs {
-				wg.Go(func() {
-					for n := 0; n < b.N/50+1; n += perUpdate {
-						var drafts []session.Draft
-						for i := range perUpdate {
-							drafts = append(drafts, toolResult(n+i))
-						}
-						if _, err := l.Update(context.Background(), func(session.State) ([]session.Draft, error) { return drafts, nil }); err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
-			}
-			wg.Wait()
-			b.ReportMetric(float64(events)/float64(commits), "events/commit")
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
-		})
-	}
-}
-
-func BenchmarkAppendToVisible(b *testing.B) {
-	j := benchJournal(b, b.TempDir())
-	l, err := j.Create(b.Context(), session.Header{ID: "s"}, nil, session.Draft{Payload: session.TurnStart{Turn: 1}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	seen := make(chan struct{})
-	var wg sync.WaitGroup
-	ctx, cancel := context.WithCancel(context.Background())
-	wg.Go(func() {
-		for _, err := range l.Follow(ctx, 0) {
-			if err != nil {
-				return
-			}
-			seen <- struct{}{}
-		}
-	})
-	times := make([]time.Duration, 0, b.N)
-	for b.Loop() {
-		start := time.Now()
-		if _, err := l.Update(context.Background(), func(session.State) ([]session.Draft, error) { return []session.Draft{toolResult(1)}, nil }); err != nil {
-			b.Fatal(err)
-		}
-		<-seen
-		times = append(times, time.Since(start))
-	}
-	cancel()
-	wg.Wait()
-	slices.Sort(times)
-	b.ReportMetric(float64(times[len(times)/2].Microseconds()), "p50-µs")
-}
+func BenchmarkOpen1000Events(b *testing.B) { storetest.BenchmarkOpen(b, openDir, 1000) }
 
 func BenchmarkCreate(b *testing.B) {
-	j := benchJournal(b, b.TempDir())
+	j := storetest.Start(b, openDir, b.TempDir(), session.Options{})
 	pin := []byte(strings.Repeat("composition ", 300))
 	i := 0
 	for b.Loop() {
@@ -164,21 +69,10 @@ func BenchmarkOpenDatabase(b *testing.B) {
 func BenchmarkFirstPage(b *testing.B) {
 	for _, events := range []int{10_000, 1_000_000} {
 		b.Run(fmt.Sprint(events), func(b *testing.B) {
-			dir := b.TempDir()
-			j := benchJournal(b, dir)
-			l, err := j.Create(b.Context(), session.Header{ID: "s"}, nil, session.Draft{Payload: session.TurnStart{Turn: 1}})
-			if err != nil {
-				b.Fatal(err)
-			}
-			for n := 1; n < events; {
-				var drafts []session.Draft
-				for range min(5000, events-n) {
-					drafts = append(drafts, toolResult(n))
-					n++
-				}
-				if _, err := l.Update(context.Background(), func(session.State) ([]session.Draft, error) { return drafts, nil }); err != nil {
-					b.Fatal(err)
-				}
+			j := storetest.Start(b, openDir, b.TempDir(), session.Options{})
+			l := storetest.Begin(b, j, "s")
+			for n := 1; n < events; n += 5000 {
+				storetest.Add(b, l, storetest.ToolResults(min(5000, events-n))...)
 			}
 			j.Release(l)
 			runtime.GC()
@@ -190,29 +84,6 @@ func BenchmarkFirstPage(b *testing.B) {
 				}
 			}
 		})
-	}
-}
-
-func BenchmarkOpen1000Events(b *testing.B) {
-	j := benchJournal(b, b.TempDir())
-	l, err := j.Create(b.Context(), session.Header{ID: "s"}, nil, session.Draft{Payload: session.TurnStart{Turn: 1}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	var drafts []session.Draft
-	for n := range 1000 {
-		drafts = append(drafts, toolResult(n))
-	}
-	if _, err := l.Update(context.Background(), func(session.State) ([]session.Draft, error) { return drafts, nil }); err != nil {
-		b.Fatal(err)
-	}
-	j.Release(l)
-	for b.Loop() {
-		l, err := j.Open(context.Background(), "s")
-		if err != nil || len(l.State().History) != 1000 {
-			b.Fatal(err)
-		}
-		j.Release(l)
 	}
 }
 
@@ -236,7 +107,7 @@ func populate(b *testing.B, dir string, sessions, events int) {
 				if n%5 == 0 {
 					c.Drafts = append(c.Drafts, session.Draft{Payload: session.StepStart{Turn: 1, Step: n}})
 				} else {
-					c.Drafts = append(c.Drafts, toolResult(n))
+					c.Drafts = append(c.Drafts, storetest.ToolResult(n))
 				}
 			}
 			all = append(all, c)
@@ -257,7 +128,7 @@ func populate(b *testing.B, dir string, sessions, events int) {
 func BenchmarkListFirstPageOf10000(b *testing.B) {
 	dir := b.TempDir()
 	populate(b, dir, 10_000, 3)
-	j := benchJournal(b, dir)
+	j := storetest.Start(b, openDir, dir, session.Options{})
 	for b.Loop() {
 		if l, err := j.List(context.Background(), session.Query{}); err != nil || len(l.Sessions) != 50 {
 			b.Fatal(len(l.Sessions), err)
@@ -271,7 +142,7 @@ func BenchmarkRecover1000SessionsOf1000Events(b *testing.B) {
 		dir := b.TempDir()
 		populate(b, dir, 1000, 1000)
 		b.StartTimer()
-		j := benchJournal(b, dir)
+		j := storetest.Start(b, openDir, dir, session.Options{})
 		got, err := j.Recover(context.Background())
 		b.StopTimer()
 		if err != nil || got.Sessions != 1000 {

@@ -28,7 +28,7 @@ func TestAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	draft := []session.Draft{toolResult(1)}
+	draft := []session.Draft{storetest.ToolResult(1)}
 	got := testing.AllocsPerRun(300, func() {
 		if _, err := l.Update(context.Background(), func(session.State) ([]session.Draft, error) { return draft, nil }); err != nil {
 			t.Error(err)
@@ -41,7 +41,5 @@ func TestAllocations(t *testing.T) {
 }
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(dir string) (session.Store, error) {
-		return sqlite.Open(context.Background(), dir, sqlite.Options{})
-	})
+	storetest.Run(t, openDir)
 }
