@@ -58,12 +58,14 @@ func Begin(b *testing.B, j *session.Journal, id string) *session.Log {
 	return l
 }
 
-// Add appends to a log, from any goroutine.
-func Add(b *testing.B, l *session.Log, drafts ...session.Draft) {
+// Add appends to a log, from any goroutine; false means that the benchmark has failed.
+func Add(b *testing.B, l *session.Log, drafts ...session.Draft) bool {
 	b.Helper()
-	if _, err := l.Update(context.Background(), func(session.State) ([]session.Draft, error) { return drafts, nil }); err != nil {
+	_, err := l.Update(context.Background(), func(session.State) ([]session.Draft, error) { return drafts, nil })
+	if err != nil {
 		b.Error(err)
 	}
+	return err == nil
 }
 
 // BenchmarkAppend has 50 sessions append beside each other. An operation is one event.
@@ -87,7 +89,9 @@ func BenchmarkAppend(b *testing.B, open Opener) {
 						for i := range drafts {
 							drafts[i] = ToolResult(n + i)
 						}
-						Add(b, l, drafts...)
+						if !Add(b, l, drafts...) {
+							return
+						}
 					}
 				})
 			}
@@ -119,12 +123,17 @@ func BenchmarkAppendToVisible(b *testing.B, open Opener) {
 	times := make([]time.Duration, 0, b.N)
 	for b.Loop() {
 		start := time.Now()
-		Add(b, l, ToolResult(1))
+		if !Add(b, l, ToolResult(1)) {
+			break
+		}
 		<-seen
 		times = append(times, time.Since(start))
 	}
 	cancel()
 	wg.Wait()
+	if b.Failed() {
+		return
+	}
 	slices.Sort(times)
 	b.ReportMetric(float64(times[len(times)/2].Microseconds()), "p50-µs")
 }
