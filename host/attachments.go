@@ -210,9 +210,9 @@ const minSecret = 8
 
 func (h *Host) keyNames() []string {
 	var names []string
-	for _, p := range h.cfg.Router.Providers() {
-		if p.KeyName != "" {
-			names = append(names, p.KeyName)
+	for _, p := range h.cfg.Router.Configured() {
+		if p.TakesKey() {
+			names = append(names, p.KeyName())
 		}
 	}
 	slices.Sort(names)

@@ -58,6 +58,9 @@ type Provider struct {
 	Lenient bool `json:"lenient,omitempty"`
 }
 
+// TakesKey says whether the provider has a use for a key at all.
+func (p Provider) TakesKey() bool { return p.Kind != KindScript && p.Kind != KindReplay }
+
 // KeyName is the name under which the provider's key is looked up and stored.
 func (p Provider) KeyName() string {
 	if p.APIKeyEnv != "" {
@@ -366,7 +369,7 @@ func (r *Router) Providers() []ProviderInfo {
 			ID: p.ID, Aliases: slices.Clone(p.Aliases), Kind: p.Kind, BaseURL: withoutSecrets(r.baseURL(p)),
 			KeyRequired: p.needsKey(), HasKey: r.hasKey(p), Demo: p.Kind == KindScript, File: p.File, Lenient: p.Lenient,
 		}
-		if !info.Demo && p.Kind != KindReplay {
+		if p.TakesKey() {
 			info.KeyName = p.KeyName()
 		}
 		out = append(out, info)

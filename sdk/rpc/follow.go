@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"math"
@@ -139,12 +138,17 @@ func (f *follower) events(ctx context.Context) (more bool, err error) {
 
 // fold reads what an event changes. The change counts after the event is told. It waits for the answer to the prompt that the event is of.
 func (f *follower) fold(ctx context.Context, e session.Event) (apply func(), err error) {
-	switch e.Type {
-	case (session.InboxSpliced{}).EventType():
-		var p session.InboxSpliced
-		if err := json.Unmarshal(e.Data, &p); err != nil {
-			return nil, err
-		}
+	switch e.Type { // the others change nothing
+	case (session.InboxSpliced{}).EventType(), (session.TurnStart{}).EventType(), (session.TurnEnd{}).EventType(), (session.AssistantMessage{}).EventType():
+	default:
+		return func() {}, nil
+	}
+	payload, _, err := session.DecodePayload(e)
+	if err != nil {
+		return nil, err
+	}
+	switch p := payload.(type) {
+	case session.InboxSpliced:
 		for _, m := range p.Inserted {
 			receipt := f.receipt(m.ID)
 			if receipt == nil {
@@ -159,26 +163,12 @@ func (f *follower) fold(ctx context.Context, e session.Event) (apply func(), err
 			}
 		}
 		return func() { f.queued += len(p.Inserted) - p.RemovedCount }, nil
-	case (session.TurnStart{}).EventType():
+	case session.TurnStart:
 		return func() { f.open = true }, nil
-	case (session.TurnEnd{}).EventType(), (session.AssistantMessage{}).EventType():
-		var at struct {
-			Turn int `json:"turn"`
-			Step int `json:"step"`
-		}
-		if err := json.Unmarshal(e.Data, &at); err != nil {
-			return nil, err
-		}
-		end := at.Step == 0
-		if end { // the end of a turn settles all its steps
-			at.Step = math.MaxInt
-		}
-		return func() {
-			f.settledTurn, f.settledStep = at.Turn, at.Step
-			if end {
-				f.open = false
-			}
-		}, nil
+	case session.AssistantMessage:
+		return func() { f.settledTurn, f.settledStep = p.Turn, p.Step }, nil
+	case session.TurnEnd: // it settles all its steps
+		return func() { f.settledTurn, f.settledStep, f.open = p.Turn, math.MaxInt, false }, nil
 	}
 	return func() {}, nil
 }

@@ -20,7 +20,7 @@ type Templates struct {
 
 type template struct {
 	prefix, suffix []byte // prefix ends in the string's opening quote, suffix begins with its closing one
-	tried          bool
+	met, tried     bool
 	hits           int
 }
 
@@ -77,23 +77,27 @@ const Sentinel = "0/sentinel/0"
 
 // Learn makes a template for a slot from a payload that was decoded in full and did one thing with one text. The text is the value of one of the
 // keys (written with their quotes). confirm decodes a payload and says whether it does the same thing with the text Sentinel, and nothing else.
-// Only when Learn says true does the slot's template stand for this payload.
+// Only when Learn says true does the slot's template stand for this payload. The first payload of a slot isn't learned: many an answer has no other.
 func (t *Templates) Learn(slot int, data []byte, keys []string, confirm func(probe []byte) bool) bool {
 	if len(data) > maxLearn {
+		return false
+	}
+	s := &t.slots[slot]
+	if !s.met {
+		s.met = true
 		return false
 	}
 	if t.wait > 0 {
 		t.wait--
 		return false
 	}
-	s := &t.slots[slot]
 	if s.tried && s.hits == 0 {
 		t.skip = min(max(1, 2*t.skip), maxSkip)
 		t.wait = t.skip
 	} else {
 		t.skip = 0
 	}
-	*s = template{tried: true}
+	*s = template{met: true, tried: true}
 	for _, key := range keys {
 		for from := 0; ; {
 			i := bytes.Index(data[from:], []byte(key))
