@@ -11,16 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Flags that make an open neither wait for a pipe's other end nor follow a last symbolic link.
-const carefully = syscall.O_NONBLOCK | syscall.O_NOFOLLOW
-
-func idOf(fi fs.FileInfo, path string) fileID {
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		return fileID{dev: uint64(st.Dev), ino: st.Ino} //nolint:unconvert // the width differs between architectures
-	}
-	return fileID{path: path}
-}
-
 // straight says that path leads somewhere without a symbolic link. It says no where the system can't be asked at once.
 func straight(path string) bool {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS})
@@ -52,34 +42,11 @@ func present(dir *os.File, names []string) []string {
 	return there
 }
 
-// rename is os.Rename without its look at what is there: nothing is renamed here that could be a directory.
-func rename(from, to string) error {
-	for {
-		if err := syscall.Rename(from, to); err != syscall.EINTR {
-			return err
-		}
-	}
-}
-
 func changeTime(fi fs.FileInfo) time.Time {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		return time.Unix(st.Ctim.Unix())
 	}
 	return time.Time{}
-}
-
-func linkCount(fi fs.FileInfo) uint64 {
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Nlink) //nolint:unconvert // the width differs between architectures
-	}
-	return 1
-}
-
-func ownerOf(fi fs.FileInfo) (uid, gid int, ok bool) {
-	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
-		return int(st.Uid), int(st.Gid), true
-	}
-	return 0, 0, false
 }
 
 // hasAttributes reports attributes that a new file at the same place would not have: access lists, capabilities. Labels that the system
