@@ -94,7 +94,7 @@ type Agent struct {
 	frozen prompt.Frozen
 	prev   *model.Prepared // what was sent last, without its body
 	calls  int             // model calls since the agent was made live
-	// seen is the history that the last request without images began with, view its messages.
+	// seen is the history that the last request without images began with, view all its messages.
 	seen []session.HistoryEntry
 	view []model.Message
 }

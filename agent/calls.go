@@ -54,6 +54,10 @@ func batch(set []tools.Tool, calls []model.Block) int {
 
 // runBatch runs calls together. All results but the last to arrive are committed at once; the last one joins the next commit.
 func (t *turn) runBatch(ctx context.Context, set []tools.Tool, calls []model.Block) error {
+	if len(calls) == 1 {
+		t.later(t.runCall(ctx, set, calls[0])...)
+		return nil
+	}
 	queue := make(chan model.Block, len(calls))
 	for _, c := range calls {
 		queue <- c

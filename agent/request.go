@@ -214,43 +214,49 @@ func (t *turn) freeze(st session.State, system string, schemas []model.Tool) pro
 
 // history is the model's view: the log's, then what waits for this commit, then what this step takes; image bytes filled in.
 func (t *turn) history(ctx context.Context, st session.State, taken []model.Message) ([]model.Message, error) {
-	known := t.known(st)
-	out := make([]model.Message, 0, len(st.History)+len(t.pending)+len(taken))
-	out = append(out, known...)
-	for _, e := range st.History[len(known):] {
-		out = append(out, e.Message)
+	from := t.known(st)
+	rest := make([]model.Message, 0, len(st.History)-from+len(t.pending)+len(taken))
+	for _, e := range st.History[from:] {
+		rest = append(rest, e.Message)
 	}
 	for _, d := range t.pending {
 		switch p := d.Payload.(type) {
 		case session.ToolResult:
-			out = append(out, p.Message)
+			rest = append(rest, p.Message)
 		case session.AssistantMessage:
-			out = append(out, p.Message)
+			rest = append(rest, p.Message)
 		}
 	}
-	out = append(out, taken...)
+	rest = append(rest, taken...)
 	images := false
-	for i := len(known); i < len(out); i++ {
-		content, err := t.loadImages(ctx, out[i].Content)
+	for i := range rest {
+		content, err := t.loadImages(ctx, rest[i].Content)
 		if err != nil {
 			return nil, err
 		}
-		images = images || len(content) > 0 && &content[0] != &out[i].Content[0]
-		out[i].Content = content
+		images = images || len(content) > 0 && &content[0] != &rest[i].Content[0]
+		rest[i].Content = content
 	}
-	if !images { // whose bytes aren't kept
-		n := len(st.History)
-		t.seen, t.view = st.History, out[:n:n]
+	if images { // whose bytes aren't kept
+		return slices.Concat(t.view[:from], rest), nil
 	}
-	return out, nil
+	// What the last request ended with is mostly in the log by now. Then only what is new is added behind it, in room that no other request has.
+	if end := t.view[from:]; len(end) <= len(rest) && slices.EqualFunc(end, rest[:len(end)], model.Message.Equal) {
+		t.view = append(t.view, rest[len(end):]...)
+	} else {
+		t.view = slices.Concat(t.view[:from], rest)
+	}
+	t.seen = st.History
+	return slices.Clip(t.view), nil
 }
 
-// known is the beginning of the history as the last request had it. A log's history grows behind what was seen of it, or is another list.
-func (t *turn) known(st session.State) []model.Message {
+// known counts the messages at the beginning of the history that the last request's view holds. A log's history grows behind what was seen of it,
+// or is another list.
+func (t *turn) known(st session.State) int {
 	if n := len(t.seen); n > 0 && n <= len(st.History) && &t.seen[0] == &st.History[0] {
-		return t.view
+		return n
 	}
-	return nil
+	return 0
 }
 
 func (t *turn) loadImages(ctx context.Context, content []model.Block) ([]model.Block, error) {

@@ -59,14 +59,11 @@ func (b *Body) Begin(setup any, clean func(string) string, head func(), entry fu
 	history := b.request.Messages
 	o := b.reusable(setup)
 	b.from = o
-	if b.messages = make([]span, 0, len(o.messages)+len(history)-o.next+8); o.body == nil {
-		b.reserve()
-	}
+	b.messages = append(make([]span, 0, len(o.messages)+len(history)-o.next+8), o.messages...)
+	b.system = o.system
+	b.reserve(o)
 	s := sendable{messages: history, ids: model.CallIDsAfter(o.ids), clean: clean, reach: len(o.history)}
-	if o.body != nil {
-		b.buf, b.system = o.body, o.system // the first append copies it, into room for more
-		b.messages = append(b.messages, o.messages...)
-	} else {
+	if o.body == nil {
 		head()
 	}
 	// What follows o's part is settled up to the first message that a later one may change. The bytes of images aren't worth being kept to be compared.
@@ -100,17 +97,17 @@ func (b *Body) reusable(setup any) *opening {
 	return o
 }
 
-// reserve makes room for the whole request.
-func (b *Body) reserve() {
+// reserve makes room for the whole request and begins with what o has of it.
+func (b *Body) reserve(o *opening) {
 	r := b.request
 	n := 1024 + len(r.System)
 	for _, t := range r.Tools {
 		n += 128 + len(t.Description) + len(t.Parameters)
 	}
-	for _, m := range r.Messages {
+	for _, m := range r.Messages[o.next:] {
 		n += 160 + sizeOf(m.Content)
 	}
-	b.buf = make([]byte, 0, n+n/8)
+	b.buf = append(make([]byte, 0, len(o.body)+n+n/8), o.body...)
 }
 
 func sizeOf(content []model.Block) int {

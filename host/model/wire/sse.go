@@ -23,6 +23,7 @@ type Reader struct {
 	start int  // where the last line began
 	seen  int  // buf[pos:pos+seen] holds no line end
 	bom   bool // the start of the stream was checked for a byte-order mark
+	full  bool // the last read filled the buffer
 	skip  bool // the last line ended in CR at the end of what was there; an LF right after it belongs to it
 
 	typ   []byte
@@ -30,7 +31,11 @@ type Reader struct {
 	lines int
 }
 
-const readSize = 8 << 10
+// Most answers are short, and a fast one fills whatever room there is.
+const (
+	firstRead = 1 << 10
+	readSize  = 8 << 10
+)
 
 // NewReader reads events from src.
 func NewReader(src io.Reader) *Reader { return &Reader{src: src} }
@@ -220,14 +225,15 @@ func (r *Reader) fill() {
 		n := copy(r.buf, r.buf[r.pos:])
 		r.buf, r.pos = r.buf[:n], 0
 	}
-	if cap(r.buf)-len(r.buf) < readSize/2 {
-		grown := make([]byte, len(r.buf), max(readSize, 2*cap(r.buf)))
+	if cap(r.buf)-len(r.buf) <= cap(r.buf)/2 || r.full && cap(r.buf) < readSize {
+		grown := make([]byte, len(r.buf), max(firstRead, 2*cap(r.buf)))
 		copy(grown, r.buf)
 		r.buf = grown
 	}
 	for range 100 {
 		n, err := r.src.Read(r.buf[len(r.buf):cap(r.buf)])
 		r.buf = r.buf[:len(r.buf)+n]
+		r.full = len(r.buf) == cap(r.buf)
 		if err != nil {
 			r.err = err
 		}
