@@ -83,6 +83,7 @@ type Agent struct {
 	log    *session.Log
 	runner tools.Runner
 	wake   chan struct{} // one token: something may be queued
+	offers chan *offer   // to a loop that waits
 
 	mu     sync.Mutex
 	turn   context.CancelCauseFunc // of the turn in progress, nil between turns
@@ -101,7 +102,7 @@ type Agent struct {
 
 // New makes an agent; Start lets it run.
 func New(cfg Config) *Agent {
-	a := &Agent{cfg: cfg, log: cfg.Log, wake: make(chan struct{}, 1)}
+	a := &Agent{cfg: cfg, log: cfg.Log, wake: make(chan struct{}, 1), offers: make(chan *offer)}
 	a.runner = tools.Runner{Registry: cfg.Tools, Scope: cfg.Scope, View: cfg.View, Secrets: cfg.Secrets, Report: func(call tools.Call, problem string) {
 		cfg.Logger.Error("tool call", "session", cfg.Log.ID(), "tool", call.Name, "call", call.ID, "problem", problem)
 	}}
@@ -175,14 +176,17 @@ func due(st session.State) bool {
 }
 
 func (a *Agent) loop(ctx context.Context) error {
+	var o *offer
 	for {
-		for due(a.log.State()) {
-			if !a.runTurn(ctx) {
+		for o != nil || due(a.log.State()) {
+			ran := a.runTurn(ctx, o)
+			if o = nil; !ran {
 				break
 			}
 		}
 		select {
 		case <-a.wake:
+		case o = <-a.offers:
 		case <-ctx.Done():
 			return nil
 		}

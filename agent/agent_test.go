@@ -147,7 +147,15 @@ func message(id, text string) model.Message {
 
 func (r *rig) send(id, text string, steer bool) {
 	r.t.Helper()
-	r.must(agent.Accept(context.Background(), r.log, message(id, text), steer))
+	if alive, err := r.agent.Send(context.Background(), message(id, text), steer); err != nil || !alive {
+		r.t.Fatal(alive, err)
+	}
+}
+
+// queue has a message durable before the loop hears of it.
+func (r *rig) queue(id, text string) {
+	r.t.Helper()
+	r.must(agent.Accept(context.Background(), r.log, message(id, text), false))
 	r.agent.Wake()
 }
 
@@ -204,15 +212,31 @@ func decode[P session.Payload](r *rig) []P {
 
 func echo(_ context.Context, c tools.Call) tools.Result { return tools.TextResult("echo " + c.ID) }
 
-func TestATurnWithOneCallCostsFiveCommits(t *testing.T) {
+func TestATurnWithOneCallCostsFourCommits(t *testing.T) {
+	for name, want := range map[string]int64{
+		"sent":   4, // message and checkpoint; answer and call; result and checkpoint; answer and end
+		"queued": 5, // the message alone
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { turnOfOneCall(t, name == "queued", want) })
+		})
+	}
+}
+
+func turnOfOneCall(t *testing.T, queued bool, commits int64) {
 	r := newRig(t, script.ByHistory(script.Turn{script.Call("c1", "echo", "{}")}, script.Turn{script.Text("done")}))
 	r.tool("echo", false, echo)
 	before := r.commits.Load()
-	r.send("m1", "go", false)
+	synctest.Wait() // the loop rests
+	if queued {
+		r.queue("m1", "go")
+	} else {
+		r.send("m1", "go", false)
+	}
 	r.idle(1)
 	r.must(r.root.Close(context.Background())) // the loop's last append has returned
-	if n := r.commits.Load() - before; n != 5 {
-		t.Errorf("%d commits, want 5: message; checkpoint; answer and call; result and checkpoint; answer and end", n)
+	if n := r.commits.Load() - before; n != commits {
+		t.Errorf("%d commits, want %d", n, commits)
 	}
 	want := "agent/inbox/spliced session/title turn/start agent/inbox/spliced step/start user/message request/header request/context request/sent " +
 		"assistant/message tool/call tool/result step/end step/start request/sent assistant/message step/end turn/end"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -28,15 +29,33 @@ func (d disk) CommitStaged(epoch int64, changes []session.Change, written func()
 	return d.Commit(epoch, changes)
 }
 
-// slowDisk is an agent over such a store: its model asks for one call and is done, and did lists what happens, in order.
-func slowDisk(t *testing.T) (r *rig, d disk, did *[]string) {
+// deeds lists what happens, in order.
+type deeds struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (d *deeds) add(what string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.list = append(d.list, what)
+}
+
+func (d *deeds) are(want ...string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Equal(d.list, want)
+}
+
+// slowDisk is an agent over such a store: its model asks for one call and is done.
+func slowDisk(t *testing.T) (r *rig, d disk, did *deeds) {
 	t.Helper()
 	store, err := jsonl.Open(t.TempDir(), jsonl.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	did = new([]string)
-	note := func(what string) script.Step { return script.Do(func() { *did = append(*did, what) }) }
+	did = &deeds{}
+	note := func(what string) script.Step { return script.Do(func() { did.add(what) }) }
 	answers := script.ByHistory(
 		script.Turn{note("asked"), script.Text("I look."), note("heard"), script.Call("c1", "echo", "{}")},
 		script.Turn{note("asked again"), script.Text("done")},
@@ -44,7 +63,7 @@ func slowDisk(t *testing.T) (r *rig, d disk, did *[]string) {
 	d = disk{store, make(chan error)}
 	r = newRigOn(t, d, answers)
 	r.tool("echo", false, func(ctx context.Context, c tools.Call) tools.Result {
-		*did = append(*did, "ran")
+		did.add("ran")
 		return echo(ctx, c)
 	})
 	return r, d, did
@@ -55,18 +74,18 @@ func slowDisk(t *testing.T) (r *rig, d disk, did *[]string) {
 func TestARequestLeavesDuringItsSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d, did := slowDisk(t)
-		r.send("m1", "go", false)
+		r.queue("m1", "go")
 		synctest.Wait()
-		if got := *did; !slices.Equal(got, []string{"asked"}) {
-			t.Errorf("while the first request's record isn't durable: %v", got)
+		if !did.are("asked") {
+			t.Errorf("while the first request's record isn't durable: %v", did.list)
 		}
 		if st := r.log.State(); st.TurnOpen || st.Queued() != 1 || len(r.log.Live().View().Blocks) > 0 {
 			t.Errorf("something of it is visible: %+v", st)
 		}
 		d.syncs <- nil
 		synctest.Wait()
-		if got := *did; !slices.Equal(got, []string{"asked", "heard", "ran", "asked again"}) {
-			t.Errorf("while the second one's isn't: %v", got)
+		if !did.are("asked", "heard", "ran", "asked again") {
+			t.Errorf("while the second one's isn't: %v", did.list)
 		}
 		if len(decode[session.ToolResult](r)) != 0 {
 			t.Error("the result is visible before it is durable")
@@ -83,11 +102,11 @@ func TestARequestLeavesDuringItsSync(t *testing.T) {
 func TestARequestWhoseSyncFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d, did := slowDisk(t)
-		r.send("m1", "go", false)
+		r.queue("m1", "go")
 		d.syncs <- errors.New("input/output error")
 		synctest.Wait()
-		if st := r.log.State(); st.Turns != 0 || st.Queued() != 1 || !slices.Equal(*did, []string{"asked"}) {
-			t.Errorf("after the sync failed: %v, %+v", *did, st)
+		if st := r.log.State(); st.Turns != 0 || st.Queued() != 1 || !did.are("asked") {
+			t.Errorf("after the sync failed: %v, %+v", did.list, st)
 		}
 		// The turn begins anew after a pause.
 		d.syncs <- nil
@@ -97,8 +116,8 @@ func TestARequestWhoseSyncFails(t *testing.T) {
 		if end := decode[session.TurnEnd](r)[0].Reason; end.Code != "STORE" || len(decode[session.ToolResult](r)) != 1 || len(decode[session.RequestSent](r)) != 1 {
 			t.Errorf("%+v; the log: %v", end, r.types())
 		}
-		if got := *did; !slices.Equal(got, []string{"asked", "asked", "heard", "ran", "asked again"}) {
-			t.Error(got)
+		if !did.are("asked", "asked", "heard", "ran", "asked again") {
+			t.Error(did.list)
 		}
 	})
 }
@@ -112,7 +131,7 @@ func TestAPanicDuringASync(t *testing.T) {
 		}
 		d := disk{store, make(chan error)}
 		r := newRigOn(t, d, func(model.Request) (script.Turn, error) { panic("inside") })
-		r.send("m1", "go", false)
+		r.queue("m1", "go")
 		d.syncs <- nil
 		r.idle(1)
 		if end := decode[session.TurnEnd](r)[0].Reason; end.Code != "INTERNAL" || len(decode[session.RequestSent](r)) != 1 {

@@ -45,6 +45,9 @@ func (t *turn) checkpoint(ctx context.Context) (*request, error) {
 		}
 		st := t.log.State()
 		taken := take(st, t.number == 0)
+		if o := t.offer; o != nil && o.fits(st) {
+			taken = o.claim()
+		}
 		if t.number == 0 && len(taken.messages) == 0 {
 			return nil, nil
 		}
@@ -66,22 +69,37 @@ func (t *turn) checkpoint(ctx context.Context) (*request, error) {
 		for _, p := range more {
 			add(p)
 		}
+		o := taken.offer
+		if o != nil && !o.take() {
+			t.offer = nil
+			continue
+		}
 		wait, err := t.log.Begin(context.WithoutCancel(ctx), func(now session.State) ([]session.Draft, error) {
-			if !taken.still(now) {
+			switch {
+			case !taken.still(now):
 				return nil, errMoved
+			case o != nil:
+				return append(enqueue(o.message, session.TargetNextTurn, 0, now.Title == ""), drafts...), nil
 			}
 			return drafts, nil
 		})
+		if err != nil && o != nil {
+			o.answer(nil) // it is queued then, or refused with the reason
+			t.offer = nil
+		}
 		if errors.Is(err, errMoved) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
+		committed := sync.OnceValue(func() error { _, err := wait(); return err })
+		t.offer = nil
 		before := *t
 		t.pending, t.number, t.step, t.open = nil, number, step, true
+		o.answer(committed)
 		durable := sync.OnceValue(func() error {
-			if _, err := wait(); err != nil {
+			if err := committed(); err != nil {
 				*t = before
 				return err
 			}
@@ -103,8 +121,9 @@ func (t *turn) checkpoint(ctx context.Context) (*request, error) {
 type claim struct {
 	messages []model.Message
 	splices  []session.InboxSpliced
-	turn     int // messages taken from the next-turn queue
-	steer    int // and from the next-step queue
+	turn     int    // messages taken from the next-turn queue
+	steer    int    // and from the next-step queue
+	offer    *offer // what the message is that was never queued
 }
 
 // take claims the first queued turn message at a turn's start, and everything that steers, at every step.
@@ -113,17 +132,24 @@ func take(st session.State, start bool) claim {
 	if start && len(st.NextTurn) > 0 {
 		c.turn = 1
 		c.messages = append(c.messages, st.NextTurn[0])
-		c.splices = append(c.splices, session.InboxSpliced{Target: session.TargetNextTurn, RemovedCount: 1, Inserted: []model.Message{}, Outcome: "claimed"})
+		c.splices = claimed(session.TargetNextTurn, 1)
 	}
 	if c.steer = len(st.NextStep); c.steer > 0 {
 		c.messages = append(c.messages, st.NextStep...)
-		c.splices = append(c.splices, session.InboxSpliced{Target: session.TargetNextStep, RemovedCount: c.steer, Inserted: []model.Message{}, Outcome: "claimed"})
+		c.splices = append(c.splices, claimed(session.TargetNextStep, c.steer)...)
 	}
 	return c
 }
 
+func claimed(target string, count int) []session.InboxSpliced {
+	return []session.InboxSpliced{{Target: target, RemovedCount: count, Inserted: []model.Message{}, Outcome: "claimed"}}
+}
+
 // still says whether st's queues begin with exactly what c takes. An edit keeps a message's id, so contents are compared too.
 func (c claim) still(st session.State) bool {
+	if c.offer != nil {
+		return c.offer.fits(st)
+	}
 	if len(st.NextTurn) < c.turn || len(st.NextStep) < c.steer {
 		return false
 	}

@@ -18,6 +18,8 @@ type turn struct {
 	step   int // 0 before the first
 	// open says that step's start is committed and its end is not.
 	open bool
+	// offer is what the turn begins with unless something is queued.
+	offer *offer
 	// pending are drafts that join the next commit: the last tool result and the end of its step.
 	pending []session.Draft
 }
@@ -30,8 +32,9 @@ func (f failure) Error() string { return f.reason.Message }
 // storeRetry is the pause between tries to log a turn's end on a store that refuses, for example while the disk is full.
 const storeRetry = time.Second
 
-// runTurn runs one turn to its logged end. It is false when none may start now.
-func (a *Agent) runTurn(ctx context.Context) bool {
+// runTurn runs one turn to its logged end, and answers the offer, if there is one. It is false when none may start now.
+func (a *Agent) runTurn(ctx context.Context, o *offer) bool {
+	defer o.answer(nil)
 	turnCtx, cancel, ok := a.begin(ctx)
 	if !ok {
 		return false
@@ -42,7 +45,7 @@ func (a *Agent) runTurn(ctx context.Context) bool {
 		turnCtx, stop = context.WithTimeoutCause(turnCtx, limit, errTurnTime)
 		defer stop()
 	}
-	t := &turn{Agent: a}
+	t := &turn{Agent: a, offer: o}
 	reason, err := t.run(turnCtx)
 	defer a.log.Live().Clear()
 	if t.number == 0 {

@@ -64,7 +64,7 @@ func (s *Session) Send(ctx context.Context, m Message) (messageID string, err er
 	defer release()
 	msg := userMessage(m.ID, m.Content)
 	known := l.log.State().Knows(msg.ID)
-	err = agent.Accept(ctx, l.log, msg, m.Steer)
+	alive, err := l.agent.Send(ctx, msg, m.Steer)
 	switch {
 	case errors.Is(err, agent.ErrFull):
 		return "", refuse(CodeLimit, "%v.", err).with("limit", "queue")
@@ -74,7 +74,7 @@ func (s *Session) Send(ctx context.Context, m Message) (messageID string, err er
 	if !known {
 		s.unarchive(ctx)
 	}
-	if l.agent.Wake() {
+	if alive {
 		return msg.ID, nil
 	}
 	// Somebody closed the agent meanwhile. The message is durable; another life runs it, at once if one may begin.
