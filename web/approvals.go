@@ -106,28 +106,18 @@ func (a *api) approvalRoutes() {
 		})
 	register(a, route{method: "GET", path: "/sessions/{id}/grants", id: "list-grants", tag: "approvals", rule: owner,
 		summary: "What a session's calls may do without asking", errors: []int{404}},
-		func(ctx context.Context, in *SessionPath) (*struct{ Body host.Leave }, error) {
-			h, err := s.host.Session(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			defer h.Release()
+		withSession(s, func(ctx context.Context, h *host.Session, in *SessionPath) (*struct{ Body host.Leave }, error) {
 			leave, err := h.Leave(ctx)
 			return &struct{ Body host.Leave }{leave}, err
-		})
+		}))
 	register(a, route{method: "DELETE", path: "/sessions/{id}/grants/{grantId}", id: "revoke-grant", tag: "approvals", rule: owner, status: 204,
 		summary: "Take back what was allowed for the whole session", errors: []int{404, 409}},
-		func(ctx context.Context, in *struct {
+		withSession(s, func(ctx context.Context, h *host.Session, in *struct {
 			SessionPath
 			Grant string `path:"grantId"`
 		}) (*struct{}, error) {
-			h, err := s.host.Session(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			defer h.Release()
 			return nil, h.Revoke(ctx, in.Grant)
-		})
+		}))
 }
 
 func (s *Server) settle(ctx context.Context, kind, id, argsHash string, d approval.Decision) (*settledOut, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
+	"github.com/dsh-web/dsh-web/host"
 	"github.com/dsh-web/dsh-web/web/guard"
 )
 
@@ -61,15 +62,10 @@ func (a *api) attachmentRoutes() {
 	a.describeUpload()
 	register(a, route{method: "GET", path: "/sessions/{id}/attachments/{aid}", id: "get-attachment", tag: "messages",
 		rule: guard.Rule{Access: guard.Owner}, summary: "An uploaded image", errors: []int{404}},
-		func(ctx context.Context, in *struct {
+		withSession(s, func(ctx context.Context, h *host.Session, in *struct {
 			SessionPath
 			Attachment string `path:"aid"`
 		}) (*struct{ Body func(huma.Context) }, error) {
-			h, err := s.host.Session(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			defer h.Release()
 			data, kind, err := h.Attachment(ctx, in.Attachment)
 			if err != nil {
 				return nil, err
@@ -79,7 +75,7 @@ func (a *api) attachmentRoutes() {
 				c.SetHeader("Content-Disposition", "attachment")
 				_, _ = c.BodyWriter().Write(data) // the peer may be gone; there is nobody else to tell
 			}}, nil
-		})
+		}))
 	binary := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
 	get := a.OpenAPI().Paths[apiRoot+"/sessions/{id}/attachments/{aid}"].Get
 	get.Responses["200"].Content = map[string]*huma.MediaType{"image/png": binary, "image/jpeg": binary, "image/gif": binary, "image/webp": binary}

@@ -31,15 +31,10 @@ func (a *api) exportRoutes() {
 	body := guard.Rule{Access: guard.Owner, Body: guard.JSON}
 	register(a, route{method: "POST", path: "/sessions/{id}/fork", id: "fork-session", tag: "sessions", rule: body, status: http.StatusCreated,
 		summary: "A new session that begins as a copy up to a turn's end", errors: []int{404, 409, 429, 503}},
-		func(ctx context.Context, in *struct {
+		withSession(s, func(ctx context.Context, h *host.Session, in *struct {
 			SessionPath
 			Body *NewFork
 		}) (*createOut, error) {
-			h, err := s.host.Session(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			defer h.Release()
 			var fork NewFork
 			if in.Body != nil {
 				fork = *in.Body
@@ -49,7 +44,7 @@ func (a *api) exportRoutes() {
 				return nil, err
 			}
 			return &createOut{Status: http.StatusCreated, Location: s.sessionPath(info.ID), Body: info}, nil
-		})
+		}))
 	register(a, route{method: "POST", path: "/sessions/import", id: "import-session", tag: "sessions", status: http.StatusCreated,
 		rule: guard.Rule{Access: guard.Owner, Body: guard.Bytes, MaxBytes: maxImport}, summary: "A session of an exported log (jsonl)", errors: []int{409, 503}},
 		func(ctx context.Context, in *struct {
@@ -71,18 +66,13 @@ func (a *api) exportRoutes() {
 		"application/x-ndjson": {Schema: &huma.Schema{Type: huma.TypeString, Description: "A header line, then one event a line."}}}}
 	register(a, route{method: "POST", path: "/sessions/{id}/annotations", id: "annotate-session", tag: "sessions", rule: body,
 		summary: "A trainer's word on a session; exported with it", errors: []int{404}},
-		func(ctx context.Context, in *struct {
+		withSession(s, func(ctx context.Context, h *host.Session, in *struct {
 			SessionPath
 			Body host.Annotation
 		}) (*struct{ Body host.Annotation }, error) {
-			h, err := s.host.Session(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			defer h.Release()
 			now, err := h.Annotate(ctx, in.Body)
 			return &struct{ Body host.Annotation }{now}, err
-		})
+		}))
 	register(a, route{method: "GET", path: "/sessions/{id}/export", id: "export-session", tag: "sessions",
 		rule: guard.Rule{Access: owner.Access, Stream: true}, summary: "Download a session", errors: []int{404, 409}}, s.export)
 	download := a.OpenAPI().Paths[apiRoot+"/sessions/{id}/export"].Get

@@ -61,18 +61,13 @@ func (a *api) messageRoutes() {
 	}
 	register(a, route{method: "PATCH", path: "/sessions/{id}/messages/{messageId}", id: "edit-message", tag: "messages", rule: body,
 		summary: "Change a message that is still queued", errors: []int{404, 409}},
-		func(ctx context.Context, in *struct {
+		withSession(s, func(ctx context.Context, h *host.Session, in *struct {
 			MessagePath
 			Body struct {
 				Content   *Content `json:"content,omitempty"`
 				Placement *string  `json:"placement,omitempty" enum:"queue,steer"`
 			}
 		}) (*changed, error) {
-			h, err := s.host.Session(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			defer h.Release()
 			var edit host.Edit
 			if in.Body.Content != nil {
 				edit.Content = *in.Body.Content
@@ -84,32 +79,22 @@ func (a *api) messageRoutes() {
 			out := &changed{}
 			out.Body.MessageID = in.Message
 			return out, h.EditQueued(ctx, in.Message, edit)
-		})
+		}))
 	register(a, route{method: "DELETE", path: "/sessions/{id}/messages/{messageId}", id: "remove-message", tag: "messages", rule: owner, status: http.StatusNoContent,
 		summary: "Take a message out of the queue", errors: []int{404, 409}},
-		func(ctx context.Context, in *MessagePath) (*struct{}, error) {
-			h, err := s.host.Session(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			defer h.Release()
+		withSession(s, func(ctx context.Context, h *host.Session, in *MessagePath) (*struct{}, error) {
 			return nil, h.RemoveQueued(ctx, in.Message)
-		})
+		}))
 	register(a, route{method: "POST", path: "/sessions/{id}/cancel", id: "cancel", tag: "messages", rule: body, status: http.StatusAccepted,
 		summary: "Stop the running turn", errors: []int{404}},
-		func(ctx context.Context, in *struct {
+		withSession(s, func(ctx context.Context, h *host.Session, in *struct {
 			SessionPath
 			Body *struct {
 				KeepQueue bool `json:"keepQueue,omitempty" doc:"Leave the messages that wait."`
 			}
 		}) (*struct{ Body struct{} }, error) {
-			h, err := s.host.Session(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			defer h.Release()
 			return &struct{ Body struct{} }{}, h.Cancel(ctx, in.Body != nil && in.Body.KeepQueue)
-		})
+		}))
 }
 
 func (s *Server) send(ctx context.Context, in *sendIn) (*sendOut, error) {

@@ -40,6 +40,23 @@ type SessionPath struct {
 	ID string `path:"id" doc:"The session's id."`
 }
 
+func (p SessionPath) session() string { return p.ID }
+
+// withSession makes the handler of a route below /sessions/{id}: handle has the session until it returns.
+func withSession[P interface {
+	*I
+	session() string
+}, I, O any](s *Server, handle func(context.Context, *host.Session, P) (*O, error)) func(context.Context, *I) (*O, error) {
+	return func(ctx context.Context, in *I) (*O, error) {
+		h, err := s.host.Session(ctx, P(in).session())
+		if err != nil {
+			return nil, err
+		}
+		defer h.Release()
+		return handle(ctx, h, in)
+	}
+}
+
 type sessionOut struct {
 	Body host.Info
 }
@@ -126,28 +143,18 @@ func (a *api) sessionRoutes() {
 			return &listOut{list}, err
 		})
 	register(a, route{method: "GET", path: "/sessions/{id}", id: "get-session", tag: "sessions", rule: owner, summary: "A session", errors: []int{404}},
-		func(ctx context.Context, in *SessionPath) (*sessionOut, error) {
-			h, err := s.host.Session(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			defer h.Release()
+		withSession(s, func(ctx context.Context, h *host.Session, in *SessionPath) (*sessionOut, error) {
 			info, err := h.Info(ctx)
 			return &sessionOut{info}, err
-		})
+		}))
 	register(a, route{method: "PATCH", path: "/sessions/{id}", id: "patch-session", tag: "sessions", rule: body, summary: "Change a session", errors: []int{404, 409}},
-		func(ctx context.Context, in *struct {
+		withSession(s, func(ctx context.Context, h *host.Session, in *struct {
 			SessionPath
 			Body SessionPatch
 		}) (*sessionOut, error) {
-			h, err := s.host.Session(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			defer h.Release()
 			info, err := s.patch(ctx, h, in.Body)
 			return &sessionOut{info}, err
-		})
+		}))
 	register(a, route{method: "DELETE", path: "/sessions/{id}", id: "delete-session", tag: "sessions", rule: owner, status: http.StatusNoContent,
 		summary: "Delete a session and its files", errors: []int{404, 409}},
 		func(ctx context.Context, in *struct {
@@ -157,38 +164,23 @@ func (a *api) sessionRoutes() {
 			return nil, s.host.Delete(ctx, in.ID, in.Force)
 		})
 	register(a, route{method: "GET", path: "/sessions/{id}/prompt", id: "session-prompt", tag: "sessions", rule: owner, summary: "Exactly what the next request carries", errors: []int{404}},
-		func(ctx context.Context, in *SessionPath) (*struct{ Body host.PromptView }, error) {
-			h, err := s.host.Session(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			defer h.Release()
+		withSession(s, func(ctx context.Context, h *host.Session, in *SessionPath) (*struct{ Body host.PromptView }, error) {
 			view, err := h.Prompt(ctx)
 			if view.Tools == nil {
 				view.Tools = []model.Tool{}
 			}
 			return &struct{ Body host.PromptView }{view}, err
-		})
+		}))
 	register(a, route{method: "GET", path: "/sessions/{id}/proof", id: "session-proof", tag: "sessions", rule: owner, summary: "The chain of request hashes", errors: []int{404}},
-		func(ctx context.Context, in *SessionPath) (*struct{ Body host.Proof }, error) {
-			h, err := s.host.Session(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			defer h.Release()
+		withSession(s, func(ctx context.Context, h *host.Session, in *SessionPath) (*struct{ Body host.Proof }, error) {
 			proof, err := h.Proof(ctx)
 			return &struct{ Body host.Proof }{proof}, err
-		})
+		}))
 	register(a, route{method: "GET", path: "/sessions/{id}/scope", id: "session-scope", tag: "sessions", rule: owner, summary: "What the agent owns: the audit tree", errors: []int{404}},
-		func(ctx context.Context, in *SessionPath) (*struct{ Body any }, error) {
-			h, err := s.host.Session(ctx, in.ID)
-			if err != nil {
-				return nil, err
-			}
-			defer h.Release()
+		withSession(s, func(ctx context.Context, h *host.Session, in *SessionPath) (*struct{ Body any }, error) {
 			tree, err := h.Scope()
 			return &struct{ Body any }{tree}, err
-		})
+		}))
 }
 
 func (s *Server) sessionPath(id string) string {
