@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, AsyncGenerator, Mapping
 
 from ._config import DEFAULT_MODEL, DEFAULT_TIMEOUT, RECEIPT_TIMEOUT, Config, new_session_id, prompt_params
-from ._errors import DshError, ReceiptTimeout, RunTimeout
-from ._process import Process, find_binary
+from ._errors import DshError, ReceiptTimeout, RequestError, RunTimeout, late
+from ._process import START_PATIENCE, Process, find_binary
 from ._turn import Turn
 from ._types import Json, RunResult, StreamItem
 
@@ -40,11 +40,12 @@ class AsyncHarness:
         """Starts the process. A context manager does it by itself."""
         if self._process is not None:
             return
-        self._process = await asyncio.to_thread(Process, find_binary(self._binary), self._config.env)
+        self._process = Process(find_binary(self._binary), self._config.env)
         try:
             self.server_info = (await self._call("initialize", self._config.params))["serverInfo"]
         except BaseException:
-            await self.close()
+            process, self._process = self._process, None
+            await asyncio.shield(asyncio.to_thread(process.close, START_PATIENCE))
             raise
 
     async def close(self) -> None:
@@ -64,7 +65,7 @@ class AsyncHarness:
         return self._process
 
     async def _call(self, method: str, params: Mapping[str, Any]) -> Any:
-        future = await asyncio.to_thread(self._running().request, method, params)
+        future = self._running().request(method, params)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), self._receipt)
         except asyncio.TimeoutError:
@@ -98,10 +99,19 @@ class AsyncHarness:
                 loop.call_soon_threadsafe(notifications.put_nowait, (method, params))
 
         leave = process.subscribe(turn.session_id, sink)
-        sent = False
+        open_turn = False  # it may be
         try:
-            turn.message_id = (await self._call("session/prompt", prompt_params(turn.session_id, prompt)))["messageId"]
-            sent = True
+            for _ in range(2):  # by then the loop has closed a stream that was left with break, so that its cancel doesn't meet this message
+                await asyncio.sleep(0)
+            receipt = process.request("session/prompt", prompt_params(turn.session_id, prompt))
+            open_turn = True
+            try:
+                turn.message_id = (await asyncio.wait_for(asyncio.wrap_future(receipt), min(self._receipt, timeout)))["messageId"]
+            except RequestError:
+                open_turn = False
+                raise
+            except asyncio.TimeoutError:
+                raise late(self._receipt, timeout) from None
             while turn.result is None:
                 try:
                     method, params = await asyncio.wait_for(notifications.get(), max(0.0, deadline - loop.time()))
@@ -109,12 +119,11 @@ class AsyncHarness:
                     raise RunTimeout(f"the run took longer than {timeout} s") from None
                 if not method:
                     raise process.death()
-                item = turn.feed(method, params)
-                if item is not None:
+                for item in turn.feed(method, params):
                     yield item
         finally:
             leave()
-            if sent and turn.result is None:
+            if open_turn and turn.result is None:
                 with contextlib.suppress(DshError):
                     process.request("session/cancel", {"sessionId": turn.session_id})
 

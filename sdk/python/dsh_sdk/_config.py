@@ -17,17 +17,19 @@ class Config:
         self, provider: str, model: str, max_tokens: int | None, reasoning_effort: str | None, cwd: str | os.PathLike[str] | None,
         home: str | os.PathLike[str] | None, system_prompt: str | None, env: Mapping[str, str] | None, deltas: bool,
     ) -> None:
+        self.env = {**os.environ, **(env or {})}
         self.params: dict[str, Any] = {
-            "cwd": os.path.abspath(os.fspath(cwd) if cwd is not None else os.environ.get("DSH_CWD") or os.getcwd()),
+            "cwd": os.path.abspath(os.fspath(cwd) if cwd is not None else self.env.get("DSH_CWD") or os.getcwd()),
             "provider": provider, "model": model, "deltas": deltas,
         }
         if max_tokens is not None:
             self.params["maxTokens"] = max_tokens
         if reasoning_effort is not None:
             self.params["reasoningEffort"] = reasoning_effort
-        self.env = {**os.environ, **(env or {})}
         if home is not None:
             self.env["DSH_HOME"] = os.path.abspath(os.fspath(home))
+            if "DSH_SESSION_ROOT" not in (env or {}):  # an argument counts more than what happens to be in the environment
+                self.env.pop("DSH_SESSION_ROOT", None)
         elif not self.env.get("DSH_HOME") and not self.env.get("DSH_SESSION_ROOT"):
             self.env["DSH_HOME"] = str(Path.home() / ".dsh")
         if system_prompt is not None:

@@ -38,3 +38,10 @@ class ReceiptTimeout(DshError):
 
 class RunTimeout(DshError):
     """A run took longer than its deadline. The turn was cancelled."""
+
+
+def late(receipt: float, run: float) -> DshError:
+    """The error of a message that dsh didn't take before the first of two deadlines, in seconds."""
+    if run < receipt:
+        return RunTimeout(f"the run took longer than {run} s")
+    return ReceiptTimeout(f"dsh didn't answer session/prompt within {receipt} s")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import contextlib
+import itertools
 import json
 import os
+import queue
 import shutil
 import subprocess
 import threading
@@ -17,6 +19,7 @@ from ._errors import BinaryNotFound, ProcessDied, RequestError
 from ._types import Json, json_object
 
 Sink = Callable[[str, Json], None]  # method, params; method "" means that the process is gone
+START_PATIENCE = 1.0  # seconds for the end of a process that didn't start well, and has nothing to keep
 _STDERR_KEPT = 64 << 10
 
 
@@ -42,8 +45,8 @@ class Process:
 
     def __init__(self, binary: str, env: Mapping[str, str]) -> None:
         self._lock = threading.Lock()
-        self._write = threading.Lock()
-        self._next = 0
+        self._frames: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()  # None closes the process's stdin
+        self._numbers = itertools.count(1)
         self._pending: dict[int, concurrent.futures.Future[Any]] = {}
         self._sinks: dict[str, list[Sink]] = collections.defaultdict(list)
         self._dead: ProcessDied | None = None
@@ -53,12 +56,14 @@ class Process:
             self._p = subprocess.Popen(
                 [binary, "--profile", "sdk-minimal"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 env=dict(env), bufsize=0,
+                start_new_session=True,  # Ctrl-C at a terminal interrupts the caller, who decides what ends
             )
         except OSError as e:
             raise ProcessDied(f"{binary} can't be started: {e}") from e
         self._threads = [
             threading.Thread(target=self._read_stderr, name="dsh stderr", daemon=True),
             threading.Thread(target=self._read, name="dsh stdout", daemon=True),
+            threading.Thread(target=self._write, name="dsh stdin", daemon=True),
         ]
         for t in self._threads:
             t.start()
@@ -73,27 +78,28 @@ class Process:
             return self._stderr.decode("utf-8", "replace")
 
     def request(self, method: str, params: Mapping[str, Any]) -> concurrent.futures.Future[Any]:
-        """Sends a request. The future has its result, a RequestError, or ProcessDied."""
+        """Sends a request, without waiting until the process takes it. The future has its result, a RequestError, or ProcessDied."""
+        number = next(self._numbers)
+        frame = json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         future: concurrent.futures.Future[Any] = concurrent.futures.Future()
         with self._lock:
             if self._dead is not None:
                 raise self._dead
-            self._next += 1
-            number = self._next
             self._pending[number] = future
-        frame = json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}, ensure_ascii=False).encode() + b"\n"
-        try:
-            self._send(frame)
-        except (OSError, ValueError):
-            pass  # the process is gone: its reader says so, and fails the future
+            self._frames.put(frame)
         return future
 
-    def _send(self, frame: bytes) -> None:
+    def _write(self) -> None:
+        """Writes the frames: whole ones, whatever interrupts the callers' threads. Only this one waits for a process that doesn't read."""
         assert self._p.stdin is not None
-        view = memoryview(frame)
-        with self._write:
-            while view:
-                view = view[self._p.stdin.write(view) :]
+        try:
+            while (frame := self._frames.get()) is not None:
+                view = memoryview(frame)
+                while view:
+                    view = view[self._p.stdin.write(view) :]
+            self._p.stdin.close()
+        except (OSError, ValueError):
+            pass  # the process is gone: its reader says so, and fails the futures
 
     def subscribe(self, session_id: str, sink: Sink) -> Callable[[], None]:
         """Gives every notification of a session to sink, from now on. Sinks must not block. The returned function ends it."""
@@ -139,7 +145,7 @@ class Process:
     def _frame(self, line: bytes) -> None:
         try:
             frame = json_object(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             return
         method, number = frame.get("method"), frame.get("id")
         if isinstance(method, str):
@@ -186,6 +192,7 @@ class Process:
             self._dead = ProcessDied(message, code, "" if self._closed else tail)
             pending, sinks = list(self._pending.values()), [s for group in self._sinks.values() for s in group]
             self._pending.clear()
+            self._frames.put(None)
         for future in pending:
             if future.set_running_or_notify_cancel():
                 future.set_exception(self._dead)
@@ -199,9 +206,7 @@ class Process:
         if first and self._p.poll() is None:
             with contextlib.suppress(Exception):
                 self.request("shutdown", {}).result(timeout=patience / 2)
-            with contextlib.suppress(OSError, ValueError):
-                if self._p.stdin is not None:
-                    self._p.stdin.close()
+            self._frames.put(None)  # the end of its input
             for end in (lambda: None, self._p.terminate, self._p.kill):
                 end()
                 with contextlib.suppress(subprocess.TimeoutExpired):

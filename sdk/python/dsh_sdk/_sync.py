@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, Generator, Mapping
 
 from ._config import DEFAULT_MODEL, DEFAULT_TIMEOUT, RECEIPT_TIMEOUT, Config, new_session_id, prompt_params
-from ._errors import DshError, ReceiptTimeout, RunTimeout
-from ._process import Process, find_binary
+from ._errors import DshError, ReceiptTimeout, RequestError, RunTimeout, late
+from ._process import START_PATIENCE, Process, find_binary
 from ._turn import Turn
 from ._types import Event, Json, RunResult, StreamItem
 
@@ -49,7 +49,8 @@ class Harness:
         try:
             self.server_info = self._call("initialize", self._config.params)["serverInfo"]
         except BaseException:
-            self.close()
+            process, self._process = self._process, None
+            process.close(START_PATIENCE)
             raise
 
     def close(self) -> None:
@@ -96,10 +97,17 @@ class Harness:
         deadline = time.monotonic() + timeout
         notifications: queue.SimpleQueue[tuple[str, Json]] = queue.SimpleQueue()
         leave = process.subscribe(turn.session_id, lambda method, params: notifications.put((method, params)))
-        sent = False
+        open_turn = False  # it may be
         try:
-            turn.message_id = self._call("session/prompt", prompt_params(turn.session_id, prompt))["messageId"]
-            sent = True
+            receipt = process.request("session/prompt", prompt_params(turn.session_id, prompt))
+            open_turn = True
+            try:
+                turn.message_id = receipt.result(timeout=min(self._receipt, timeout))["messageId"]
+            except RequestError:
+                open_turn = False
+                raise
+            except concurrent.futures.TimeoutError:
+                raise late(self._receipt, timeout) from None
             while turn.result is None:
                 try:
                     method, params = notifications.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -107,12 +115,10 @@ class Harness:
                     raise RunTimeout(f"the run took longer than {timeout} s") from None
                 if not method:
                     raise process.death()
-                item = turn.feed(method, params)
-                if item is not None:
-                    yield item
+                yield from turn.feed(method, params)
         finally:
             leave()
-            if sent and turn.result is None:
+            if open_turn and turn.result is None:
                 with contextlib.suppress(DshError):
                     process.request("session/cancel", {"sessionId": turn.session_id})
 

@@ -13,15 +13,21 @@ import os
 import sys
 import uuid
 from pathlib import Path
+from typing import Any
 
 try:
-    import dsh_sdk  # noqa: F401  the installed one, with the binary its wheel carries
+    import dsh_sdk  # noqa: F401  # pyright: ignore[reportUnusedImport]  the installed one, with the binary its wheel carries
 except ModuleNotFoundError as e:
     if e.name != "dsh_sdk":
         raise
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # run from a checkout without installing
 
 from dsh_sdk import Delta, DshError, Harness  # noqa: E402
+
+
+def text_of(content: list[dict[str, Any]]) -> str:
+    """The text of a message's blocks, and of the blocks inside them."""
+    return "".join(b["text"] if b["type"] == "text" else text_of(b.get("content") or []) for b in content)
 
 
 def main() -> int:
@@ -33,23 +39,35 @@ def main() -> int:
     parser.add_argument("--session-id", help="go on with this session")
     args = parser.parse_args()
     session = args.session_id or str(uuid.uuid4())
-    finish, error = "", ""
+    finish, error, shown = "", "", ""
     try:
         with Harness(provider=args.provider, model=args.model, cwd=args.workspace) as harness:
             for item in harness.stream(args.task, session_id=session):
                 if isinstance(item, Delta):
                     if item.kind == "text":
                         print(item.text, end="", flush=True)
-                elif item.type == "assistant/message":
-                    print(flush=True)
+                        shown += item.text
+                elif item.type == "assistant/message":  # it has the whole text; what came live may lack the end
+                    text = text_of(item.data["message"]["content"])
+                    rest = text[len(shown):] if text.startswith(shown) else "\n" + text
+                    if shown + rest:
+                        print(rest, flush=True)
+                    shown = ""
                 elif item.type == "tool/call":
                     print(f"[{item.data['name']}] {item.data['arguments']}", flush=True)
+                elif item.type == "tool/result":
+                    print(text_of(item.data["message"]["content"]), flush=True)
                 elif item.type == "turn/end":
                     reason = item.data["reason"]
                     finish, error = reason["kind"], reason.get("message", "")
     except DshError as e:
         print(f"minimal.py: {e}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"\n-- interrupted (session {session})")
+        return 130
+    if shown:
+        print()
     print(f"-- {finish}{': ' + error if error else ''} (session {session})")
     return 0 if finish == "completed" else 1
 
