@@ -104,6 +104,8 @@ func composition(profile string, get func(string) (string, bool)) (*presets.Comp
 
 // dumpConfig prints a composition, every row and setting of it, as a file that reads back as the same one.
 func dumpConfig(w io.Writer, c *presets.Composition) error {
+	rows := c.Rows()
+	quoteTabs(rows)
 	enc := yaml.NewEncoder(w)
 	enc.SetIndent(2)
 	err := enc.Encode(struct {
@@ -111,8 +113,21 @@ func dumpConfig(w io.Writer, c *presets.Composition) error {
 		Name        string        `yaml:"name"`
 		Description string        `yaml:"description"`
 		Rows        []presets.Row `yaml:"rows"`
-	}{presets.Version, c.Name, c.Description, c.Rows()})
+	}{presets.Version, c.Name, c.Description, rows})
 	return errors.Join(err, enc.Close())
+}
+
+// quoteTabs has texts quoted that begin with white space and a tab in it: the encoder makes blocks of some of them that its decoder refuses.
+func quoteTabs(rows []presets.Row) {
+	for _, r := range rows {
+		for key, value := range r.With {
+			text, _ := value.(string)
+			if white := text[:len(text)-len(strings.TrimLeft(text, " \t\r\n"))]; strings.Contains(white, "\t") {
+				r.With[key] = &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.DoubleQuotedStyle, Value: text}
+			}
+		}
+		quoteTabs(r.Rows)
+	}
 }
 
 // lookup finds variables of an environment.
@@ -127,17 +142,22 @@ func lookup(env []string) func(string) (string, bool) {
 	}
 }
 
-// report prints what went wrong and gives the exit code.
+// report prints what went wrong and gives the exit code. What isn't about the command line is one line.
 func report(err error, stderr io.Writer) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintln(stderr, "dsh:", strings.TrimSpace(err.Error()))
+	code := exitConfig
 	var e *exit
 	if errors.As(err, &e) {
-		return e.code
+		code = e.code
 	}
-	return exitConfig
+	text := strings.TrimSpace(err.Error())
+	if code != exitUsage {
+		text = strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(text)
+	}
+	fmt.Fprintln(stderr, "dsh:", text)
+	return code
 }
 
 func main() {

@@ -47,6 +47,17 @@ func TestCommandLine(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	inTheWay := func(name string) string {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	sessions, instances, log := inTheWay("sessions"), inTheWay(".instances"), t.TempDir()
+	if err := os.MkdirAll(filepath.Join(log, ".log-id"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name   string
 		env    []string
@@ -71,6 +82,11 @@ func TestCommandLine(t *testing.T) {
 		{"window 0", []string{home, "DSH_CONTEXT_WINDOW=0"}, serve, 1, "", "DSH_CONTEXT_WINDOW"},
 		{"synchronous", []string{home, "DSH_SYNCHRONOUS=off"}, serve, 1, "", "DSH_SYNCHRONOUS"},
 		{"cwd", []string{home, "DSH_CWD=/not/there"}, serve, 1, "", "DSH_CWD"},
+		{"cwd of two lines", []string{home, "DSH_CWD=/not\nthere"}, serve, 1, "", `DSH_CWD: stat /not\nthere`},
+		{"sessions can't be made in the home", []string{"DSH_HOME=" + sessions}, serve, 1, "", "dsh: DSH_HOME: "},
+		{"processes can't be recorded in the home", []string{"DSH_HOME=" + instances}, serve, 1, "", "dsh: DSH_HOME: "},
+		{"processes can't be recorded in the root", []string{"DSH_SESSION_ROOT=" + instances}, serve, 1, "", "dsh: DSH_SESSION_ROOT: "},
+		{"a root that is none", []string{home, "DSH_SESSION_ROOT=" + log}, serve, 1, "", "dsh: DSH_SESSION_ROOT: "},
 		{"an empty input", []string{home}, serve, 0, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -120,6 +136,38 @@ func TestDumpConfig(t *testing.T) {
 	}
 	if _, own, _ := once(t, []string{"DSH_SYSTEM_PROMPT=Mine."}, "--profile", "sdk-minimal", "--dump-config"); !strings.Contains(own, "text: Mine.") {
 		t.Errorf("the persona isn't in it:\n%s", own)
+	}
+}
+
+// TestDumpReadsBack: whatever the prompt is.
+func TestDumpReadsBack(t *testing.T) {
+	prompts := []string{
+		"two\nlines", " lead", "trail \n\n", "\n\nlead", "a\r\nb", "\u0085\u2028\ufeff", "# c", "---\nx", "null", "{{x}}", "🙂", "\x00\x7f", "- a: b\n  c", "'\"\\",
+		"\t\nb", "\t'\n", "\t\n \t|é}", " \t\n\tb", "\n\t\nb", "a\n\t\nb", "\tb", "a\tb\n",
+	}
+	const alphabet = " \t\na"
+	for i := range 4 * 4 * 4 * 4 * 4 { // every text of five of these
+		var b strings.Builder
+		for n := i; b.Len() < 5; n /= 4 {
+			b.WriteByte(alphabet[n%4])
+		}
+		prompts = append(prompts, b.String())
+	}
+	for _, prompt := range prompts {
+		c, err := composition("sdk-minimal", func(string) (string, bool) { return prompt, true })
+		if err != nil {
+			t.Fatalf("%q: %v", prompt, err)
+		}
+		var dump bytes.Buffer
+		if err := dumpConfig(&dump, c); err != nil {
+			t.Fatalf("%q: %v", prompt, err)
+		}
+		back, err := presets.Parse("sdk-minimal", "dump", dump.Bytes())
+		if err != nil {
+			t.Errorf("%q: %v", prompt, err)
+		} else if back.Hash != c.Hash {
+			t.Errorf("%q reads back as another composition:\n%s", prompt, dump.String())
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -62,8 +63,10 @@ func start(args, env []string) int {
 type config struct {
 	composition *presets.Composition
 	data        string // records and images
+	dataFrom    string // the variable that says so
 	home        string // stored keys; "" when there is none
 	sessions    string
+	rootFrom    string // the variable that sessions follow from
 	cwd         string
 	window      int
 	synchronous string
@@ -89,22 +92,20 @@ func readConfig(profile string, get func(string) (string, bool)) (*config, error
 	if err != nil {
 		return nil, err
 	}
-	owner := "DSH_HOME"
+	c.data, c.dataFrom, c.rootFrom = c.home, "DSH_HOME", "DSH_SESSION_ROOT"
 	switch {
 	case c.home == "" && c.sessions == "":
 		return nil, failf(exitUsage, "DSH_HOME: it is not set; set it, or DSH_SESSION_ROOT, to the directory that sessions are kept in")
 	case c.home == "":
-		owner, c.data = "DSH_SESSION_ROOT", c.sessions
+		c.data, c.dataFrom = c.sessions, c.rootFrom
 	case c.sessions == "":
-		c.sessions, c.data = filepath.Join(c.home, "sessions"), c.home
-	default:
-		c.data = c.home
+		c.sessions, c.rootFrom = filepath.Join(c.home, "sessions"), c.dataFrom
 	}
 	if err := os.MkdirAll(c.data, 0o700); err != nil {
-		return nil, failf(exitConfig, "%s: %v", owner, err)
+		return nil, failf(exitConfig, "%s: %v", c.dataFrom, err)
 	}
 	if err := os.MkdirAll(c.sessions, 0o700); err != nil {
-		return nil, failf(exitConfig, "DSH_SESSION_ROOT: %v", err)
+		return nil, failf(exitConfig, "%s: %v", c.rootFrom, err)
 	}
 	if c.cwd == "" {
 		if c.cwd, err = os.Getwd(); err != nil {
@@ -182,10 +183,10 @@ type standalone struct {
 func open(ctx context.Context, c *config, logger *slog.Logger) (s *standalone, err error) {
 	s = &standalone{}
 	if s.store, err = jsonl.Open(c.sessions, jsonl.Options{Synchronous: c.synchronous}); err != nil {
-		return s, err
+		return s, fmt.Errorf("%s: %w", c.rootFrom, err)
 	}
 	if s.proc, err = proc.Open(proc.Options{Dir: filepath.Join(c.data, ".instances"), Keeper: true, Grace: grace}); err != nil {
-		return s, err
+		return s, fmt.Errorf("%s: %w", c.dataFrom, err)
 	}
 	keys := credential.New(c.home, c.get)
 	transport := wire.NewTransport(wire.TransportConfig{Guard: true})
