@@ -45,8 +45,10 @@ func (t *turn) checkpoint(ctx context.Context) (*request, error) {
 		}
 		st := t.log.State()
 		taken := take(st, t.number == 0)
-		if o := t.offer; o != nil && o.fits(st) {
-			taken = o.claim()
+		if t.offer != nil && t.offer.fits(st) {
+			taken = t.offer.claim()
+		} else {
+			t.reply(nil)
 		}
 		if t.number == 0 && len(taken.messages) == 0 {
 			return nil, nil
@@ -69,35 +71,16 @@ func (t *turn) checkpoint(ctx context.Context) (*request, error) {
 		for _, p := range more {
 			add(p)
 		}
-		o := taken.offer
-		if o != nil && !o.take() {
-			t.offer = nil
-			continue
-		}
-		wait, err := t.log.Begin(context.WithoutCancel(ctx), func(now session.State) ([]session.Draft, error) {
-			switch {
-			case !taken.still(now):
-				return nil, errMoved
-			case o != nil:
-				return append(enqueue(o.message, session.TargetNextTurn, 0, now.Title == ""), drafts...), nil
-			}
-			return drafts, nil
-		})
-		if err != nil && o != nil {
-			o.answer(nil) // it is queued then, or refused with the reason
-			t.offer = nil
-		}
+		committed, err := t.write(ctx, taken, drafts)
+		t.reply(committed)
 		if errors.Is(err, errMoved) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		committed := sync.OnceValue(func() error { _, err := wait(); return err })
-		t.offer = nil
 		before := *t
 		t.pending, t.number, t.step, t.open = nil, number, step, true
-		o.answer(committed)
 		durable := sync.OnceValue(func() error {
 			if err := committed(); err != nil {
 				*t = before
@@ -115,6 +98,34 @@ func (t *turn) checkpoint(ctx context.Context) (*request, error) {
 		req.durable = durable
 		return req, nil
 	}
+}
+
+// write writes the drafts of a step if what it takes still stands. committed waits until they are durable; it may be called again, by anybody.
+func (t *turn) write(ctx context.Context, taken claim, drafts []session.Draft) (committed func() error, err error) {
+	o := taken.offer
+	if o != nil && !o.take() {
+		return nil, errMoved
+	}
+	// It isn't cancelled with the turn, as commit isn't.
+	wait, err := t.log.Begin(context.WithoutCancel(ctx), func(now session.State) ([]session.Draft, error) {
+		switch {
+		case !taken.still(now):
+			return nil, errMoved
+		case o != nil:
+			return append(enqueue(o.message, session.TargetNextTurn, 0, now.Title == ""), drafts...), nil
+		}
+		return drafts, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return sync.OnceValue(func() error { _, err := wait(); return err }), nil
+}
+
+// reply answers the offer, if there is one; a nil wait leaves it to its sender.
+func (t *turn) reply(wait func() error) {
+	t.offer.answer(wait)
+	t.offer = nil
 }
 
 // claim is what a step takes from the queue.
