@@ -81,6 +81,7 @@ func TestCommandLine(t *testing.T) {
 		{"window", []string{home, "DSH_CONTEXT_WINDOW=much"}, serve, 1, "", "DSH_CONTEXT_WINDOW"},
 		{"window 0", []string{home, "DSH_CONTEXT_WINDOW=0"}, serve, 1, "", "DSH_CONTEXT_WINDOW"},
 		{"synchronous", []string{home, "DSH_SYNCHRONOUS=off"}, serve, 1, "", "DSH_SYNCHRONOUS"},
+		{"base URL", []string{home, "DEEPSEEK_BASE_URL=localhost:8000"}, serve, 1, "", "dsh: DEEPSEEK_BASE_URL: "},
 		{"cwd", []string{home, "DSH_CWD=/not/there"}, serve, 1, "", "DSH_CWD"},
 		{"cwd of two lines", []string{home, "DSH_CWD=/not\nthere"}, serve, 1, "", `DSH_CWD: stat /not\nthere`},
 		{"sessions can't be made in the home", []string{"DSH_HOME=" + sessions}, serve, 1, "", "dsh: DSH_HOME: "},

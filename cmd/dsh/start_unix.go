@@ -121,6 +121,11 @@ func readConfig(profile string, get func(string) (string, bool)) (*config, error
 			return nil, failf(exitConfig, "DSH_CONTEXT_WINDOW: %q is not a positive number of tokens", w)
 		}
 	}
+	if base := value("DEEPSEEK_BASE_URL"); base != "" {
+		if _, err := wire.Endpoint(base, "", ""); err != nil {
+			return nil, failf(exitConfig, "DEEPSEEK_BASE_URL: %v", err)
+		}
+	}
 	switch c.synchronous = value("DSH_SYNCHRONOUS"); c.synchronous {
 	case "", "full", "normal":
 	default:
