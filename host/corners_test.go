@@ -213,7 +213,7 @@ func TestSendMeetsAClosingAgent(t *testing.T) {
 		st.set(nil)
 		return s.Close(context.Background()) // it appends nothing, as no turn runs
 	})
-	_, err := s.Send(r.ctx(), host.Message{ID: "m", Content: text("go")})
+	_, err := s.Send(r.ctx(), host.Message{ID: "m", Content: text("go"), Steer: true}) // which is always queued before the loop hears of it
 	r.must(err)
 	state, err := s.WaitIdle(r.ctx())
 	r.must(err)
