@@ -26,7 +26,8 @@ class Event:
 
 @dataclass(frozen=True)
 class Delta:
-    """A piece of text in progress, provisional until its ``assistant/message`` event. A higher ``attempt`` of a step withdraws lower ones."""
+    """A piece of text in progress. It is provisional: the ``assistant/message`` event of its step has the whole text, also what no delta told. A higher
+    ``attempt`` of a step withdraws lower ones."""
 
     session_id: str
     turn: int
