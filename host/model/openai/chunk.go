@@ -99,6 +99,13 @@ type effect struct {
 
 // decode reads one payload in full. A field of an unexpected type is skipped, broken JSON is an error.
 func decode(data []byte) (*chunk, error) {
+	if c, ok := decodeFast(data); ok {
+		return c, nil
+	}
+	return decodeAny(data)
+}
+
+func decodeAny(data []byte) (*chunk, error) {
 	var c chunk
 	err := json.Unmarshal(data, &c)
 	var wrongType *json.UnmarshalTypeError
