@@ -104,13 +104,13 @@ func appendReply(buf []byte, id json.RawMessage, result any, err error) []byte {
 	return append(buf, "}\n"...)
 }
 
-// oneLine keeps an id as it was written, but on one line.
+// oneLine keeps an id as it was written, but on one line, and in UTF-8.
 func oneLine(id json.RawMessage) []byte {
 	var out bytes.Buffer
 	if json.Compact(&out, id) != nil {
 		return []byte("null")
 	}
-	return out.Bytes()
+	return bytes.ToValidUTF8(out.Bytes(), []byte("\uFFFD"))
 }
 
 // appendNotification adds a notification whose params begin with the session's id; fields is the rest of them, from the comma on.

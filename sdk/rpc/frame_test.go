@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestParseRequest(t *testing.T) {
@@ -34,6 +35,7 @@ func FuzzFrame(f *testing.F) {
 	f.Add([]byte(`{"id":1,"method":"m","params":{}}`))
 	f.Add([]byte(`{"id":{"a" : [ 1,"\n"]},"method":"m"}`))
 	f.Add([]byte("\xff{"))
+	f.Add([]byte("{\"id\":\"a\xff\",\"method\":\"m\"}"))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		r, ok := parseRequest(line)
 		if !ok {
@@ -45,6 +47,9 @@ func FuzzFrame(f *testing.F) {
 			out := appendReply(nil, r.id, map[string]string{"a": "b\n"}, err)
 			if bytes.Count(out, []byte("\n")) != 1 || out[len(out)-1] != '\n' {
 				t.Fatalf("not one line: %q", out)
+			}
+			if !utf8.Valid(out) {
+				t.Fatalf("not UTF-8: %q", out)
 			}
 			var back struct{ ID json.RawMessage }
 			if e := json.Unmarshal(out, &back); e != nil {

@@ -70,6 +70,7 @@ type Server struct {
 	bytes    int              // of their requests
 	room     chan struct{}    // capacity 1: a job is done
 	sessions map[string]*conversation
+	closing  bool // no session is opened any more
 }
 
 // job is one request under way.
@@ -344,6 +345,7 @@ func (s *Server) end(ctx context.Context) {
 	}
 	s.cfg.Host.Drain()
 	s.mu.Lock()
+	s.closing = true
 	all := make([]*conversation, 0, len(s.sessions))
 	for _, c := range s.sessions {
 		all = append(all, c)

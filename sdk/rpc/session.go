@@ -35,24 +35,34 @@ func (s *Server) find(id string) *conversation {
 	return s.sessions[id]
 }
 
+func (s *Server) isClosing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
+}
+
 // open gives the session, from this server, from the store, or with create a new one.
 func (s *Server) open(ctx context.Context, id string, set *settings, create bool) (*conversation, error) {
 	if c := s.find(id); c != nil {
 		return c, nil
+	}
+	if s.isClosing() {
+		return nil, errShuttingDown
 	}
 	if _, err := session.FileName(id); err != nil {
 		return nil, &paramError{"sessionId", err.Error()}
 	}
 	err := s.cfg.Own(id)
 	stored := err == nil
-	var locked *session.LockedError
-	switch {
-	case errors.As(err, &locked):
-		return nil, fmt.Errorf("the session %q is in use by process %d; a session has one writer", id, locked.PID)
-	case errors.Is(err, session.ErrNotFound) && !create:
-		return nil, &host.Error{Code: host.CodeSessionNotFound, Message: fmt.Sprintf("there is no session %q", id)}
-	case errors.Is(err, session.ErrNotFound):
+	if errors.Is(err, session.ErrNotFound) {
+		if !create {
+			return nil, &host.Error{Code: host.CodeSessionNotFound, Message: fmt.Sprintf("there is no session %q", id)}
+		}
 		_, _, err = s.cfg.Host.Create(ctx, host.Spec{ID: id, Workspace: set.cwd, Model: set.selection})
+	}
+	var locked *session.LockedError
+	if errors.As(err, &locked) { // also by a process that is making it
+		return nil, fmt.Errorf("the session %q is in use by process %d; a session has one writer", id, locked.PID)
 	}
 	if err != nil {
 		return nil, err
@@ -91,8 +101,15 @@ func (s *Server) follow(ctx context.Context, id string, set *settings, stored bo
 	}
 	f := newFollower(c, s.out, s.cfg.Logger)
 	s.mu.Lock()
-	s.sessions[id] = c
+	closing := s.closing
+	if !closing {
+		s.sessions[id] = c
+	}
 	s.mu.Unlock()
+	if closing { // nobody would close it any more
+		cut()
+		return nil, errShuttingDown
+	}
 	s.tasks.Go(func() {
 		defer close(c.done)
 		f.run(following)

@@ -229,17 +229,24 @@ func (s *Store) createFile(dir string, c *session.Change) (_ *file, err error) {
 		return nil, err
 	}
 	f.lines = []int64{int64(len(header) + 1)}
-	if f.log, err = os.OpenFile(f.path(logName), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+	// It gets its name when it is whole: half a header, or none, would be a damaged session for ever.
+	temporary := f.path(logName) + ".new"
+	if f.log, err = os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 		return nil, err
 	}
 	if err := f.write(append(header, '\n'), 0, c.Events); err != nil {
 		return nil, err
 	}
+	if !f.lazy {
+		if err := f.log.Sync(); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.Rename(temporary, f.path(logName)); err != nil {
+		return nil, err
+	}
 	if f.lazy {
 		return f, nil
-	}
-	if err := f.log.Sync(); err != nil {
-		return nil, err
 	}
 	return f, syncDirectories(dir)
 }

@@ -223,7 +223,9 @@ func (s *Store) findLocked(id string) (*file, error) {
 		}
 		if f.info.ID != id {
 			f.info.ID, f.header.ID = id, id
-			f.damage(1, "the header names another session")
+			if !f.broken {
+				f.damage(1, "the header names another session")
+			}
 		}
 		s.files[id] = f
 		return f, nil

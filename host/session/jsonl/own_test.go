@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -132,6 +133,24 @@ func TestRootsHaveOneIDHoweverManyOpenThem(t *testing.T) {
 	for range cap(ids) - 1 {
 		if id := <-ids; id != first || len(id) != 32 {
 			t.Errorf("ids %q and %q", first, id)
+		}
+	}
+}
+
+// TestNoHeader: a log without a whole header says so.
+func TestNoHeader(t *testing.T) {
+	for _, text := range []string{"", `{"type":"session"`, "nonsense\n"} {
+		root := t.TempDir()
+		dir := filepath.Join(root, ProjectName("/w"), "s")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, logName), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		info, err := newProcess(t, root).store.Info(context.Background(), "s")
+		if err != nil || !strings.Contains(info.Damage, "the header can't be read") {
+			t.Errorf("%q: %q %v", text, info.Damage, err)
 		}
 	}
 }
