@@ -216,33 +216,54 @@ func (s *Store) createFile(dir string, c *session.Change) (_ *file, err error) {
 			_ = f.release()
 		}
 	}()
+	// Nobody knows the directory yet, so what lies in it is synced at once. The log gets its name when all is whole: half a header, or none, would
+	// be a damaged session for ever.
+	var files []*os.File
+	defer func() {
+		for _, other := range files {
+			if other != f.log {
+				err = errors.Join(err, other.Close())
+			}
+		}
+	}()
+	create := func(name string, body []byte) (out *os.File, err error) {
+		if out, err = os.OpenFile(f.path(name), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+			return nil, err
+		}
+		files = append(files, out)
+		_, err = out.Write(body)
+		return out, err
+	}
 	for _, d := range c.Documents {
-		if err := writeFile(f.path(documentName(d.Kind)), d.Body); err != nil {
+		if _, err := create(documentName(d.Kind), d.Body); err != nil {
 			return nil, err
 		}
 	}
-	if err := f.writeMeta(); err != nil {
+	facts, err := f.meta()
+	if err == nil {
+		_, err = create(metaName, facts)
+	}
+	if err != nil {
 		return nil, err
 	}
 	header, err := session.HeaderLine(c.Info.Header)
 	if err != nil {
 		return nil, err
 	}
-	f.lines = []int64{int64(len(header) + 1)}
-	// It gets its name when it is whole: half a header, or none, would be a damaged session for ever.
-	temporary := f.path(logName) + ".new"
-	if f.log, err = os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
+	header = append(header, '\n')
+	if f.log, err = create(logName+".new", header); err != nil {
 		return nil, err
 	}
-	if err := f.write(append(header, '\n'), 0, c.Events); err != nil {
+	f.lines = []int64{int64(len(header))}
+	if err := f.write(f.lines[0], c.Events); err != nil {
 		return nil, err
 	}
 	if !f.lazy {
-		if err := f.log.Sync(); err != nil {
+		if _, err := syncAll(files); err != nil {
 			return nil, err
 		}
 	}
-	if err := os.Rename(temporary, f.path(logName)); err != nil {
+	if err := os.Rename(f.path(logName+".new"), f.path(logName)); err != nil {
 		return nil, err
 	}
 	if f.lazy {
@@ -252,31 +273,31 @@ func (s *Store) createFile(dir string, c *session.Change) (_ *file, err error) {
 }
 
 // syncDirectories makes the names of a new session durable: its directory, the project's, the root.
-func syncDirectories(dir string) error {
+func syncDirectories(dir string) (err error) {
+	var all []*os.File
+	defer func() {
+		for _, d := range all {
+			err = errors.Join(err, d.Close())
+		}
+	}()
 	for range 3 {
 		d, err := os.Open(dir)
 		if err != nil {
 			return err
 		}
-		err = d.Sync()
-		if closeErr := d.Close(); err == nil {
-			err = closeErr
-		}
-		if err != nil {
-			return err
-		}
-		dir = filepath.Dir(dir)
+		all, dir = append(all, d), filepath.Dir(dir)
 	}
-	return nil
+	_, err = syncAll(all)
+	return err
 }
 
-// write puts lead and the events at the offset, with one write, and only then counts them as lines. They aren't synced yet.
-func (f *file) write(lead []byte, at int64, events []session.Encoded) error {
-	size := len(lead)
+// write puts the events at the offset, with one write, and only then counts them as lines. They aren't synced yet.
+func (f *file) write(at int64, events []session.Encoded) error {
+	size := 0
 	for _, e := range events {
 		size += len(e.Data) + 1
 	}
-	buf := append(make([]byte, 0, size), lead...)
+	buf := make([]byte, 0, size)
 	lines := f.lines
 	end := lines[len(lines)-1]
 	for _, e := range events {
@@ -315,7 +336,7 @@ func (f *file) append(c *session.Change, undo *[]func()) error {
 		}
 		lines := f.lines
 		at := lines[len(lines)-1]
-		if err := f.write(nil, at, c.Events); err != nil {
+		if err := f.write(at, c.Events); err != nil {
 			return err
 		}
 		*undo = append(*undo, func() {
@@ -357,8 +378,12 @@ func (f *file) append(c *session.Change, undo *[]func()) error {
 	return nil
 }
 
+func (f *file) meta() ([]byte, error) {
+	return json.Marshal(meta{Model: f.info.Model, Archived: f.info.Archived, Labels: f.info.Labels})
+}
+
 func (f *file) writeMeta() error {
-	b, err := json.Marshal(meta{Model: f.info.Model, Archived: f.info.Archived, Labels: f.info.Labels})
+	b, err := f.meta()
 	if err != nil {
 		return err
 	}

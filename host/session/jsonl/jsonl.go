@@ -344,30 +344,31 @@ func (s *Store) CommitStaged(epoch int64, changes []session.Change, written func
 		}
 		return fmt.Errorf("write session %q: %w", id, err)
 	}
-	var unsynced []*file
+	var unsynced []*os.File
+	var ids []string // of their sessions
 	for i := range changes {
-		f, err := s.commitLocked(&changes[i], &undo)
+		log, err := s.commitLocked(&changes[i], &undo)
 		if err != nil {
 			return back(changes[i].ID, err)
 		}
-		if f != nil {
-			unsynced = append(unsynced, f)
+		if log != nil {
+			unsynced, ids = append(unsynced, log), append(ids, changes[i].ID)
 		}
 	}
 	written()
-	if f, err := syncAll(unsynced); err != nil {
-		return back(f.info.ID, err)
+	if i, err := syncAll(unsynced); err != nil {
+		return back(ids[i], err)
 	}
 	return nil
 }
 
-// syncers is how many logs are synced at a time: a disk takes several flushes as one.
+// syncers is how many files are synced at a time: a disk takes several flushes as one.
 const syncers = 8
 
-// syncAll makes the logs durable. It gives the first that can't be.
-func syncAll(files []*file) (*file, error) {
+// syncAll makes files durable, side by side. It gives the first that can't be.
+func syncAll(files []*os.File) (failed int, err error) {
 	if len(files) == 1 {
-		return files[0], files[0].log.Sync()
+		return 0, files[0].Sync()
 	}
 	errs := make([]error, len(files))
 	var next atomic.Int64
@@ -375,21 +376,21 @@ func syncAll(files []*file) (*file, error) {
 	for range min(syncers, len(files)) {
 		group.Go(func() {
 			for i := next.Add(1) - 1; int(i) < len(files); i = next.Add(1) - 1 {
-				errs[i] = files[i].log.Sync()
+				errs[i] = files[i].Sync()
 			}
 		})
 	}
 	group.Wait()
 	for i, err := range errs {
 		if err != nil {
-			return files[i], err
+			return i, err
 		}
 	}
-	return nil, nil
+	return 0, nil
 }
 
 // commitLocked does everything of a change but the sync of a log that it appended to, which it gives.
-func (s *Store) commitLocked(c *session.Change, undo *[]func()) (unsynced *file, err error) {
+func (s *Store) commitLocked(c *session.Change, undo *[]func()) (unsynced *os.File, err error) {
 	var f *file
 	if c.Create {
 		if _, err := s.findLocked(c.ID); err == nil {
@@ -422,7 +423,7 @@ func (s *Store) commitLocked(c *session.Change, undo *[]func()) (unsynced *file,
 			return nil, err
 		}
 		if len(c.Events) > 0 && !f.lazy {
-			unsynced = f
+			unsynced = f.log
 		}
 	}
 	if err := f.appendPartials(c, undo); err != nil {
