@@ -5,7 +5,9 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -126,6 +128,64 @@ func nullTurn(b *testing.B, frames []string) time.Duration {
 	return median(took)
 }
 
+// floor makes this binary do the least that a turn can be, and no more: a line read, two requests with a line to a bash and back in between, a line
+// written.
+const floor = "DSH_TEST_FLOOR"
+
+func playFloor() {
+	fatal := func(err error) {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	shell := exec.Command("bash", "--norc")
+	commands, err := shell.StdinPipe()
+	fatal(err)
+	out, err := shell.StdoutPipe()
+	fatal(err)
+	fatal(shell.Start())
+	results := bufio.NewReader(out)
+	ask := func(messages string) {
+		q, err := http.NewRequest(http.MethodPost, os.Getenv(floor)+"/v1/chat/completions", strings.NewReader(`{"model":"m","messages":[`+messages+`]}`))
+		fatal(err)
+		answer, err := http.DefaultTransport.RoundTrip(q)
+		fatal(err)
+		_, err = io.Copy(io.Discard, answer.Body)
+		fatal(err)
+		fatal(answer.Body.Close())
+	}
+	for in := bufio.NewReader(os.Stdin); ; {
+		if _, err := in.ReadSlice('\n'); err != nil {
+			os.Exit(0)
+		}
+		ask(`{"role":"user","content":"go"}`)
+		_, err := io.WriteString(commands, "eval true; echo $?\n")
+		fatal(err)
+		_, err = results.ReadSlice('\n')
+		fatal(err)
+		ask(`{"role":"user","content":"go"},{"role":"tool","tool_call_id":"c","content":""}`)
+		_, err = os.Stdout.WriteString("\"idle\"\n")
+		fatal(err)
+	}
+}
+
+// floorTurn is what such a turn takes beyond the model.
+func floorTurn(b *testing.B, url string, took <-chan time.Duration) time.Duration {
+	b.Helper()
+	d := launch(b, exec.Command(binary(b)), []string{floor + "=" + url, "PATH=" + os.Getenv("PATH")})
+	var all []time.Duration
+	for range 200 {
+		begin := time.Now()
+		d.until(b, "{}", `"idle"`)
+		turn := time.Since(begin)
+		all = append(all, turn-<-took-<-took)
+	}
+	_ = d.in.Close()
+	_ = d.cmd.Wait()
+	return median(all)
+}
+
 func median(all []time.Duration) time.Duration {
 	slices.Sort(all)
 	return all[len(all)/2]
@@ -139,8 +199,9 @@ const turnsEach = 30
 //
 //	turn-ms    from the prompt written to idle read
 //	beyond-ms  the same without what the model's server took for its two answers, each from the last byte of the request read to its own last one
-//	           written: two HTTP round trips, five durable commits and the shell's work are in it
-//	null-ms    the client's share in both: the same frames from a process that does nothing
+//	           written: two HTTP round trips, four commits and the shell's work are in it
+//	floor-ms   the least that beyond-ms can be: the round trips alone
+//	null-ms    the client's share in all: the same frames from a process that does nothing
 func BenchmarkProcess(b *testing.B) {
 	for _, synchronous := range []string{"full", "normal"} {
 		b.Run("synchronous="+synchronous, func(b *testing.B) {
@@ -196,6 +257,7 @@ func benchmarkProcess(b *testing.B) {
 	b.ReportMetric(ms(median(exit)), "exit-ms")
 	b.ReportMetric(ms(median(turn)), "turn-ms")
 	b.ReportMetric(ms(median(beyond)), "beyond-ms")
+	b.ReportMetric(ms(floorTurn(b, server.URL, took)), "floor-ms")
 	b.ReportMetric(ms(nullTurn(b, frames)), "null-ms")
 	b.ReportMetric(float64(resident[len(resident)/2])/(1<<20), "MiB-resident")
 }

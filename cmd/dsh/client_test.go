@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 	if file := os.Getenv(pong); file != "" {
 		playPong(file)
 	}
+	if os.Getenv(floor) != "" {
+		playFloor()
+	}
 	if os.Getenv(asBinary) != "" {
 		if os.Getenv(noise) != "" {
 			go chatter() // ends with the process
