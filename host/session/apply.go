@@ -197,8 +197,10 @@ func (a *applier) add(w *work, e Event, encoded []byte, p Payload) error {
 		w.change.Texts = append(w.change.Texts, Text{Seq: e.Seq, Text: FoldText(text)})
 	}
 	switch p := p.(type) {
-	case AssistantMessage, TurnEnd:
+	case AssistantMessage:
 		w.clear = true
+	case TurnEnd:
+		w.clear, w.change.Ending = true, true
 	case ToolResult:
 		w.results = append(w.results, p.Message.Source.CallID)
 	case Title:

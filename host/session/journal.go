@@ -448,6 +448,7 @@ func (j *Journal) markDirty(l *Log) {
 
 // checkpoints makes unfinished messages durable, all that changed in one commit per tick. An idle journal has no tick.
 func (j *Journal) checkpoints() {
+	failing := false
 	for {
 		select {
 		case <-j.quit:
@@ -475,8 +476,13 @@ func (j *Journal) checkpoints() {
 		if err := j.submit(context.Background(), op); errors.Is(err, ErrClosed) {
 			return
 		}
-		if op.err != nil {
+		if op.err != nil && !failing {
 			j.logger.Warn("partial messages aren't durable", "error", op.err)
+		} else if op.err == nil && failing {
+			j.logger.Info("partial messages are durable again")
+		}
+		failing = op.err != nil
+		if failing {
 			for l := range dirty {
 				j.markDirty(l)
 			}

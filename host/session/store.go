@@ -55,6 +55,8 @@ type Change struct {
 	// Create adds the session; its row is Info.
 	Create bool
 	Events []Encoded
+	// Ending says that the events end a turn: a store may keep room for that on a disk that is full.
+	Ending bool
 	// Info is the row after this change; nil leaves it.
 	Info *Info
 	// FactsOnly says that of Info only the numbers of LogFacts and LastHash differ from the row, as after most commits. A store may write

@@ -25,6 +25,7 @@ type file struct {
 	lazy   bool    // nothing is synced before close
 	stamp  stamp   // of the log file when it was loaded
 	ragged bool    // the log may go on behind the end of what is valid
+	kept   int64   // up to where the disk keeps room for the log
 
 	log     *os.File // open for appending, nil until own
 	release func() error
@@ -186,9 +187,9 @@ func (f *file) close() error {
 	if !f.owned() {
 		return nil
 	}
-	var err error
+	err := f.giveBack()
 	if f.lazy {
-		err = f.log.Sync()
+		err = errors.Join(err, f.log.Sync())
 	}
 	err = errors.Join(err, f.log.Close(), f.release())
 	f.log, f.release = nil, nil
@@ -255,7 +256,7 @@ func (s *Store) createFile(dir string, c *session.Change) (_ *file, err error) {
 		return nil, err
 	}
 	f.lines = []int64{int64(len(header))}
-	if err := f.write(f.lines[0], c.Events); err != nil {
+	if err := f.write(f.lines[0], c); err != nil {
 		return nil, err
 	}
 	if !f.lazy {
@@ -291,19 +292,22 @@ func syncDirectories(dir string) (err error) {
 	return err
 }
 
-// write puts the events at the offset, with one write, and only then counts them as lines. They aren't synced yet.
-func (f *file) write(at int64, events []session.Encoded) error {
+// write puts a change's events at the offset, with one write, and only then counts them as lines. They aren't synced yet.
+func (f *file) write(at int64, c *session.Change) error {
 	size := 0
-	for _, e := range events {
+	for _, e := range c.Events {
 		size += len(e.Data) + 1
 	}
 	buf := make([]byte, 0, size)
 	lines := f.lines
 	end := lines[len(lines)-1]
-	for _, e := range events {
+	for _, e := range c.Events {
 		buf = append(append(buf, e.Data...), '\n')
 		end += int64(len(e.Data) + 1)
 		lines = append(lines, end)
+	}
+	if err := f.keepRoom(end, c.Ending); err != nil {
+		return err
 	}
 	if f.ragged {
 		if err := f.cut(at); err != nil {
@@ -321,7 +325,7 @@ func (f *file) write(at int64, events []session.Encoded) error {
 // cut takes back what was written behind the end, none of which was acknowledged. What can't be taken back now is before the next write.
 func (f *file) cut(end int64) error {
 	err := f.log.Truncate(end)
-	f.ragged = err != nil
+	f.ragged, f.kept = err != nil, 0
 	return err
 }
 
@@ -336,7 +340,7 @@ func (f *file) append(c *session.Change, undo *[]func()) error {
 		}
 		lines := f.lines
 		at := lines[len(lines)-1]
-		if err := f.write(at, c.Events); err != nil {
+		if err := f.write(at, c); err != nil {
 			return err
 		}
 		*undo = append(*undo, func() {
