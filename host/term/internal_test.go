@@ -7,6 +7,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +44,33 @@ func TestFIFO(t *testing.T) {
 			t.Errorf("%v", order)
 		}
 	})
+}
+
+// TestFreeWhenTold: once State says that nobody runs or holds anything, the slot can be taken.
+func TestFreeWhenTold(t *testing.T) {
+	ts := New(Options{Dir: "/"})
+	for range 2000 {
+		if err := ts.lock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() { // joined by done
+			defer close(done)
+			ts.unlock()
+		}()
+		for n := 1; ts.State().Running; n++ {
+			if n%1000 == 0 { // the looks are to be dense, but there may be one processor only
+				runtime.Gosched()
+			}
+		}
+		select {
+		case ts.slot <- struct{}{}:
+			<-ts.slot
+		default:
+			t.Fatal("the slot is taken")
+		}
+		<-done
+	}
 }
 
 func TestRing(t *testing.T) {

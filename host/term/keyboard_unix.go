@@ -142,6 +142,7 @@ func (k *Keyboard) await(ctx context.Context, s *shell, j *job) verdict {
 func (k *Keyboard) leave(c *call, s *shell, j *job, v verdict) {
 	t := k.t
 	if c.isClosing() {
+		close(k.lost)
 		s.drop()
 		return
 	}
@@ -228,5 +229,5 @@ func (k *Keyboard) Release(ctx context.Context) error {
 	}
 }
 
-// Lost is closed when the keyboard was taken away because the shell died.
+// Lost is closed when the keyboard was taken away because the shell died or the agent was closed.
 func (k *Keyboard) Lost() <-chan struct{} { return k.lost }

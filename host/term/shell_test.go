@@ -658,11 +658,17 @@ func TestCloseBusy(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	ts = open(t, term.Shell{})
-	if _, err := ts.Take(t.Context(), "eve"); err != nil {
+	k, err := ts.Take(t.Context(), "eve")
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := ts.Close(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	select {
+	case <-k.Lost():
+	default:
+		t.Error("the keyboard isn't lost")
 	}
 	if _, err := ts.Take(t.Context(), "eve"); !errors.Is(err, term.ErrClosed) {
 		t.Errorf("%v", err)

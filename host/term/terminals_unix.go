@@ -118,9 +118,9 @@ func (t *Terminals) unlock() {
 	t.mu.Lock()
 	t.running = false
 	t.resizeRingLocked()
+	<-t.slot // never waits: the token is ours. With the mutex held, so that who is told that nobody has the slot can take it
 	t.mu.Unlock()
 	t.ring.tell()
-	<-t.slot
 }
 
 func (t *Terminals) resizeRingLocked() {
