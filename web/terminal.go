@@ -211,6 +211,8 @@ func (v *terminalViewer) show(offset int64) {
 	defer pace.Stop()
 	buf := make([]byte, offsetBytes+terminalPiece)
 	var last term.State
+	ended := false // a shell's end is to be told
+	looked := false
 	writer := ""
 	if !v.tell(map[string]any{"type": "writer", "by": ""}) {
 		return
@@ -227,15 +229,19 @@ func (v *terminalViewer) show(offset int64) {
 			unwatch = func() {}
 			if at != nil {
 				offset = 0
-				if last.PID != 0 && !v.tell(map[string]any{"type": "exit"}) {
+				if (ended || last.PID != 0) && !v.tell(map[string]any{"type": "exit"}) {
 					return
 				}
 			}
-			if at, last = t, (term.State{}); t != nil {
+			if at, last, ended = t, (term.State{}), false; t != nil {
 				unwatch = t.Watch()
 				offset = min(offset, t.End())
+				if !looked {
+					last = t.State() // what ended before this viewer came is not told
+				}
 			}
 		}
+		looked = true
 		var changed <-chan struct{}
 		if t != nil {
 			changed = t.Changed()
@@ -245,7 +251,14 @@ func (v *terminalViewer) show(offset int64) {
 					return
 				}
 			}
+			ended = ended || shellsEnded(st) > shellsEnded(last)
+			last = st
 			n, start := t.ReadAt(offset, buf[offsetBytes:])
+			if ended && (n == 0 || st.PID != 0) { // after its last output, unless the next shell's comes already
+				if ended = false; !v.tell(map[string]any{"type": "exit"}) {
+					return
+				}
+			}
 			if start > offset && !v.tell(map[string]any{"type": "skipped", "bytes": start - offset}) {
 				return
 			}
@@ -259,10 +272,6 @@ func (v *terminalViewer) show(offset int64) {
 				pace.Reset(paceAfter(n))
 				continue
 			}
-			if last.PID != 0 && (st.PID == 0 || st.Generation != last.Generation) && !v.tell(map[string]any{"type": "exit"}) {
-				return
-			}
-			last = st
 		}
 		select {
 		case <-changed:
@@ -272,6 +281,14 @@ func (v *terminalViewer) show(offset int64) {
 		}
 		pace.Reset(0)
 	}
+}
+
+// shellsEnded counts the shells that are gone, so that one that lived between two looks counts as well.
+func shellsEnded(st term.State) int {
+	if st.PID != 0 {
+		return st.Generation - 1
+	}
+	return st.Generation
 }
 
 // paceAfter lets small pieces gather, and a full one be followed at once.

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,7 +24,8 @@ type screen struct {
 	text    []byte
 	writer  string
 	exits   int
-	skipped int64
+	skipped int64 // bytes since start that were not kept
+	anew    bool  // the next agent's output may follow, from 0
 }
 
 func (r *rig) terminal(id, query string) *screen {
@@ -50,10 +53,13 @@ func (s *screen) until(what string, done func() bool) {
 		}
 		if isOutput {
 			at := int64(binary.BigEndian.Uint64(data))
+			if s.anew && at == 0 && len(s.text) > 0 {
+				s.start, s.text, s.skipped, s.anew = 0, nil, 0, false
+			}
 			if s.start < 0 {
 				s.start = at
 			}
-			if want := s.start + int64(len(s.text)); at != want {
+			if want := s.start + int64(len(s.text)) + s.skipped; at != want {
 				s.t.Fatalf("output at %d, want %d", at, want)
 			}
 			s.text = append(s.text, data[8:]...)
@@ -72,7 +78,9 @@ func (s *screen) until(what string, done func() bool) {
 		case "exit":
 			s.exits++
 		case "skipped":
-			s.skipped += f.Bytes
+			if s.start >= 0 {
+				s.skipped += f.Bytes
+			}
 		default:
 			s.t.Fatalf("frame %s", data)
 		}
@@ -138,8 +146,8 @@ func TestTerminal(t *testing.T) {
 		b := r.terminal("one", "")
 		b.command(`{"type":"take"}`)
 		b.until("the keyboard", func() bool { return b.writer == "owner" })
+		a.until("taken", func() bool { return a.writer == "owner" }) // who holds it for a moment only is not told
 		b.conn.Abort()
-		a.until("taken", func() bool { return a.writer == "owner" })
 		a.until("given back", func() bool { return a.writer == "" })
 	})
 	t.Run("exit", func(t *testing.T) {
@@ -150,6 +158,53 @@ func TestTerminal(t *testing.T) {
 	})
 	r.refusedUpgrade(404, "/sessions/nobody/terminal")
 	r.refusedUpgrade(422, "/sessions/one/terminal?offset=x")
+}
+
+// TestTerminalTellsTheEnd: the end of a shell is told to a viewer that saw nothing but output while it lived, and to one that came before it.
+func TestTerminalTellsTheEnd(t *testing.T) {
+	r := newRig(t, options{source: script.ByHistory(
+		script.Turn{script.CallJSON("c1", "bash", map[string]string{"command": "until [ -e enough ]; do echo more; done; exit 3"})}, script.Turn{script.Text("done")},
+		script.Turn{script.CallJSON("c2", "bash", map[string]string{"command": "exit 4"})}, script.Turn{script.Text("done")})})
+	r.create(map[string]any{"id": "one"})
+	before := r.terminal("one", "")
+	before.until("the first frame", func() bool { return before.writer == "" })
+	r.want(202, "POST", "/sessions/one/messages", map[string]any{"content": "hi"}, nil)
+	before.until("output", before.shows("more"))
+	during := r.terminal("one", "?offset=0")
+	during.until("more output", func() bool { return len(during.text) > 16<<10 })
+	r.must(os.WriteFile(filepath.Join(r.ws, "enough"), nil, 0o600))
+	during.until("the end of the shell", func() bool { return during.exits == 1 })
+	before.until("the end of the shell", func() bool { return before.exits == 1 })
+	r.idle("one")
+	r.say("one", "again")
+	during.until("the end of the next shell", func() bool { return during.exits == 2 })
+	before.until("the end of the next shell", func() bool { return before.exits == 2 })
+
+	after := r.terminal("one", "?offset=0")
+	after.command(`{"type":"take"}`) // a third shell
+	after.until("the keyboard", func() bool { return after.writer == "owner" })
+	if after.exits != 0 {
+		t.Errorf("%d ends of shells from before", after.exits)
+	}
+}
+
+// TestTerminalOfAnotherAgent: a viewer that held the keyboard of an agent that went can take that of the next one.
+func TestTerminalOfAnotherAgent(t *testing.T) {
+	r := newRig(t, options{})
+	r.create(map[string]any{"id": "one"})
+	a := r.terminal("one", "")
+	a.command(`{"type":"take"}`)
+	a.until("the keyboard", func() bool { return a.writer == "owner" })
+	a.anew = true
+	r.want(200, "PATCH", "/sessions/one", map[string]any{"archived": true}, nil) // the agent goes
+	a.until("the end of the shell", func() bool { return a.exits == 1 })
+	r.want(200, "PATCH", "/sessions/one", map[string]any{"archived": false}, nil)
+	r.say("one", "hi")
+	a.until("nobody has it", func() bool { return a.writer == "" })
+	a.command(`{"type":"take"}`)
+	a.until("the next keyboard", func() bool { return a.writer == "owner" })
+	a.command(`{"type":"release"}`)
+	a.until("the keyboard given back", func() bool { return a.writer == "" })
 }
 
 func (r *rig) refusedUpgrade(status int, path string) {
