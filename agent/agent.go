@@ -87,6 +87,7 @@ type Agent struct {
 
 	mu     sync.Mutex
 	turn   context.CancelCauseFunc // of the turn in progress, nil between turns
+	begins string                  // the id of the message that the turn begins with, once it is about to be claimed
 	parked bool                    // no further step or turn starts
 	held   bool                    // no turn starts until the holder lets go
 	closed string                  // who closes the agent, "" while it lives
@@ -206,9 +207,16 @@ func (a *Agent) begin(ctx context.Context) (context.Context, context.CancelCause
 	return turnCtx, cancel, true
 }
 
+// beginsWith notes whose turn this is, before the log says so.
+func (a *Agent) beginsWith(message string) {
+	a.mu.Lock()
+	a.begins = message
+	a.mu.Unlock()
+}
+
 func (a *Agent) end(cancel context.CancelCauseFunc) {
 	a.mu.Lock()
-	a.turn = nil
+	a.turn, a.begins = nil, ""
 	a.mu.Unlock()
 	cancel(nil)
 }

@@ -99,12 +99,21 @@ func Edit(ctx context.Context, log *session.Log, id string, content []model.Bloc
 
 // Remove takes a queued message out of the queue.
 func Remove(ctx context.Context, log *session.Log, id string) error {
+	return takeOut(ctx, log, id, "removed")
+}
+
+// Withdraw is Remove, logged as cancelled.
+func Withdraw(ctx context.Context, log *session.Log, id string) error {
+	return takeOut(ctx, log, id, "cancelled")
+}
+
+func takeOut(ctx context.Context, log *session.Log, id, outcome string) error {
 	_, err := log.Update(ctx, func(st session.State) ([]session.Draft, error) {
 		target, at, _, err := queued(st, id)
 		if err != nil {
 			return nil, err
 		}
-		return []session.Draft{{Payload: session.InboxSpliced{Target: target, Start: at, RemovedCount: 1, Inserted: []model.Message{}, Outcome: "removed"}}}, nil
+		return []session.Draft{{Payload: session.InboxSpliced{Target: target, Start: at, RemovedCount: 1, Inserted: []model.Message{}, Outcome: outcome}}}, nil
 	})
 	return err
 }
@@ -138,6 +147,25 @@ func (a *Agent) Cancel(ctx context.Context, keepQueue bool) error {
 		cancel(abort{ByUser})
 	}
 	return err
+}
+
+// CancelMessage ends what became of one message, as the user: it leaves the queue, or the turn that began with it ends. Everything else goes on. A
+// message that has had its turn is left alone; ErrUnknownMessage.
+func (a *Agent) CancelMessage(ctx context.Context, id string) error {
+	err := Withdraw(ctx, a.log, id)
+	if !errors.Is(err, ErrStarted) {
+		return err
+	}
+	a.mu.Lock()
+	cancel := a.turn
+	if a.begins != id {
+		cancel = nil
+	}
+	a.mu.Unlock()
+	if cancel != nil {
+		cancel(abort{ByUser})
+	}
+	return nil
 }
 
 // ClearQueue removes every queued message, logged as cancelled.

@@ -181,3 +181,41 @@ func TestSendToAClosedAgent(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// TestCancelMessage: only what became of that message ends.
+func TestCancelMessage(t *testing.T) {
+	ctx := context.Background()
+	gate := make(chan struct{})
+	r := newRig(t, script.Sequence(
+		script.Turn{script.Text("1"), script.Wait(gate)}, script.Turn{script.Text("3"), script.Wait(gate), script.Text(", done")},
+	))
+	r.send("m1", "one", false)
+	r.until("m1's turn", func(st session.State) bool { return st.TurnOpen })
+	r.send("m2", "two", false)
+	r.send("m3", "three", false)
+	r.must(r.agent.CancelMessage(ctx, "m2"))
+	if st := r.log.State(); !st.TurnOpen || len(st.NextTurn) != 1 || st.NextTurn[0].ID != "m3" {
+		t.Errorf("%+v", st.NextTurn)
+	}
+	r.must(r.agent.CancelMessage(ctx, "m1"))
+	r.until("m3's turn", func(st session.State) bool { return st.Turns == 2 && st.TurnOpen })
+	for _, had := range []string{"m1", "m2"} {
+		r.must(r.agent.CancelMessage(ctx, had))
+	}
+	if err := r.agent.CancelMessage(ctx, "m4"); !errors.Is(err, agent.ErrUnknownMessage) {
+		t.Error("a message that never was:", err)
+	}
+	close(gate)
+	r.idle(2)
+	ends := decode[session.TurnEnd](r)
+	if ends[0].Reason.Kind != session.EndAborted || ends[0].Reason.By != agent.ByUser || ends[1].Reason.Kind != session.EndCompleted {
+		t.Errorf("%+v", ends)
+	}
+	outcomes := map[string]int{}
+	for _, p := range decode[session.InboxSpliced](r) {
+		outcomes[p.Outcome]++
+	}
+	if outcomes["cancelled"] != 1 || outcomes["claimed"] != 2 {
+		t.Errorf("%v", outcomes)
+	}
+}

@@ -71,6 +71,9 @@ func (t *turn) checkpoint(ctx context.Context) (*request, error) {
 		for _, p := range more {
 			add(p)
 		}
+		if t.number == 0 {
+			t.beginsWith(taken.messages[0].ID)
+		}
 		committed, err := t.write(ctx, taken, drafts)
 		t.reply(committed)
 		if errors.Is(err, errMoved) {

@@ -143,6 +143,21 @@ func (s *Session) Cancel(ctx context.Context, keepQueue bool) error {
 	return s.queued(ctx, func(log *session.Log) error { return agent.ClearQueue(ctx, log) })
 }
 
+// CancelMessage takes one message out of the queue, or ends the turn that began with it. It is fine when the message has had its turn.
+func (s *Session) CancelMessage(ctx context.Context, id string) error {
+	err := s.queued(ctx, func(log *session.Log) error {
+		if l := s.entry.now(); l != nil {
+			return l.agent.CancelMessage(ctx, id)
+		}
+		return agent.Withdraw(ctx, log, id)
+	})
+	var refused *Error
+	if errors.As(err, &refused) && refused.Code == CodeMessageStarted {
+		return nil
+	}
+	return err
+}
+
 // WaitIdle waits until no turn runs and none is due, and gives the state then. When ctx ends first it gives the state at that time and the
 // context's error.
 func (s *Session) WaitIdle(ctx context.Context) (session.State, error) {

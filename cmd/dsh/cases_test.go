@@ -278,6 +278,31 @@ func TestTurns(t *testing.T) {
 			}
 		}
 	})
+	t.Run("cancel of one message", func(t *testing.T) {
+		gate := make(chan struct{})
+		r := newRig(t, script.Sequence(script.Turn{script.Text("half"), script.Wait(gate), script.Text(" and whole")}))
+		c := r.start()
+		c.initialize()
+		c.call(1, "session/prompt", prompt("s", "x"))
+		r.await("the request", func() bool { return len(r.Requests()) > 0 })
+		var queued struct{ MessageID string }
+		if err := json.Unmarshal(c.call(2, "session/prompt", prompt("s", "queued")), &queued); err != nil {
+			t.Fatal(err)
+		}
+		c.call(3, "session/cancel", map[string]any{"sessionId": "s", "messageId": queued.MessageID})
+		close(gate)
+		if end := c.until("end", func(f frame) bool { return f.event("turn/end") }).reason(); end.Kind != "completed" {
+			t.Errorf("end of the other message's turn: %+v", end)
+		}
+		c.until("idle", func(f frame) bool { return f.Params.Status == "idle" })
+		c.call(4, "session/cancel", map[string]any{"sessionId": "s", "messageId": queued.MessageID}) // once more is fine
+		if code, message := c.refused(5, "session/cancel", map[string]any{"sessionId": "s", "messageId": "nobody's"}); code != -32603 || !strings.Contains(message, "no such message") {
+			t.Error(code, message)
+		}
+		if code, _ := c.refused(6, "session/cancel", map[string]any{"sessionId": "s", "messageId": 7}); code != -32602 {
+			t.Errorf("a messageId that is no text: %d", code)
+		}
+	})
 	t.Run("cancel, close, list", func(t *testing.T) {
 		r := newRig(t, script.Sequence(script.Turn{script.Text("half"), script.Stall()}, script.Turn{script.Text("whole")}))
 		c := r.start()

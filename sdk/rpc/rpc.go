@@ -237,7 +237,7 @@ func (s *Server) take(ctx context.Context, r request) {
 		case "session/resume":
 			s.answer(id, r, func() (any, error) { return struct{}{}, s.resume(ctx, id, now) })
 		case "session/cancel":
-			s.answer(id, r, func() (any, error) { return struct{}{}, s.cancel(ctx, id) })
+			s.answer(id, r, func() (any, error) { return struct{}{}, s.cancel(ctx, id, r) })
 		case "session/close":
 			s.answer(id, r, func() (any, error) { return struct{}{}, s.close(ctx, id) })
 		}

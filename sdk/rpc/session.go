@@ -182,10 +182,18 @@ func (s *Server) resume(ctx context.Context, id string, set *settings) error {
 	return c.handle.Wake(ctx)
 }
 
-func (s *Server) cancel(ctx context.Context, id string) error {
+// cancel ends the session's turn and empties its queue, or with a messageId what became of that message.
+func (s *Server) cancel(ctx context.Context, id string, r request) error {
+	message, err := r.text("messageId", false)
+	if err != nil {
+		return err
+	}
 	c := s.find(id)
 	if c == nil {
 		return &host.Error{Code: host.CodeSessionNotFound, Message: fmt.Sprintf("the session %q is not open", id)}
+	}
+	if message != "" {
+		return c.handle.CancelMessage(ctx, message)
 	}
 	return c.handle.Cancel(ctx, false)
 }

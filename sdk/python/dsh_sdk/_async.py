@@ -101,8 +101,6 @@ class AsyncHarness:
         leave = process.subscribe(turn.session_id, sink)
         open_turn = False  # it may be
         try:
-            for _ in range(2):  # by then the loop has closed a stream that was left with break, so that its cancel doesn't meet this message
-                await asyncio.sleep(0)
             receipt = process.request("session/prompt", prompt_params(turn.session_id, prompt))
             open_turn = True
             try:
@@ -125,7 +123,7 @@ class AsyncHarness:
             leave()
             if open_turn and turn.result is None:
                 with contextlib.suppress(DshError):
-                    process.request("session/cancel", {"sessionId": turn.session_id})
+                    process.request("session/cancel", turn.cancel_params())
 
     async def cancel(self, session_id: str) -> None:
         """Ends the session's turn and empties its queue. Its run returns with finish_reason aborted."""

@@ -120,7 +120,7 @@ class Harness:
             leave()
             if open_turn and turn.result is None:
                 with contextlib.suppress(DshError):
-                    process.request("session/cancel", {"sessionId": turn.session_id})
+                    process.request("session/cancel", turn.cancel_params())
 
     def cancel(self, session_id: str) -> None:
         """Ends the session's turn and empties its queue. Its run returns with finish_reason aborted."""

@@ -20,6 +20,10 @@ class Turn:
         self._text = ""
         self._usage = [0, 0, 0, 0, 0]
 
+    def cancel_params(self) -> Json:
+        """Names the message, so that the session's other runs go on; without a receipt there is only the session to name."""
+        return {"sessionId": self.session_id, **({"messageId": self.message_id} if self.message_id else {})}
+
     def feed(self, method: str, params: Json) -> list[StreamItem]:
         """Takes a notification; gives what the caller sees of it. ``result`` is set with the last one."""
         if method == "session.event":

@@ -130,6 +130,19 @@ class Running(Case):
             self.assertEqual(run.result().final_response, "half")
             self.assertEqual(second.result(30).finish_reason, "cancelled")
 
+    def test_leaving_a_run_ends_no_other(self) -> None:
+        gate = threading.Event()
+        server = self.model(lambda body: ["half", gate, " and whole"])
+        with self.harness(server) as h, concurrent.futures.ThreadPoolExecutor() as pool:
+            first = pool.submit(h.run, "go", session_id="s")
+            while not server.requests:
+                time.sleep(0.01)
+            with self.assertRaises(RunTimeout):
+                h.run("queued", session_id="s", timeout=0.2)
+            gate.set()
+            self.assertEqual(first.result(30).final_response, "half and whole")
+        self.assertEqual(len(server.requests), 1)
+
     def test_two_sessions_at_once(self) -> None:
         server = self.model(lambda body: [body["messages"][-1]["content"] + "!"])
         with self.harness(server) as h, concurrent.futures.ThreadPoolExecutor() as pool:
