@@ -230,6 +230,9 @@ func (h *Host) unused(e *entry) (l *live, idle time.Duration, ok bool) {
 	if len(st.Approvals) > 0 {
 		return nil, 0, false
 	}
+	if t := l.mounted.Load().Terminals(); t != nil && t.State().Writer != "" { // a person is typing
+		return nil, 0, false
+	}
 	if at := time.UnixMilli(st.UpdatedAt); at.After(used) {
 		used = at // a turn ends long after the message that began it
 	}

@@ -215,6 +215,32 @@ func TestEvictionLeavesUsedShellsAlone(t *testing.T) {
 	}
 }
 
+// A shell isn't taken from under a person's hands.
+func TestArchivingLeavesAHeldKeyboard(t *testing.T) {
+	r := newRig(t, options{source: script.ByHistory(script.Turn{bash("call_1", "x=1")}, script.Turn{script.Text("done")})})
+	r.create("s", "minimal")
+	r.say("s", "go")
+	s := r.session("s")
+	terminal, ok := s.Terminal()
+	if !ok {
+		t.Fatal("no terminal")
+	}
+	keyboard, err := terminal.Take(r.ctx(), "owner")
+	r.must(err)
+	yes := true
+	info, err := s.Patch(r.ctx(), host.Patch{Archived: &yes})
+	r.must(err)
+	if !info.Live || !info.Archived {
+		t.Errorf("live %v, archived %v", info.Live, info.Archived)
+	}
+	r.must(keyboard.Release(r.ctx()))
+	info, err = s.Patch(r.ctx(), host.Patch{Archived: &yes})
+	r.must(err)
+	if info.Live {
+		t.Error("the agent stays when the keyboard is free again")
+	}
+}
+
 // Archiving is how an owner gives back a finished agent's shell without losing its session.
 func TestArchivingClosesAnIdleAgent(t *testing.T) {
 	release := make(chan struct{})
