@@ -359,6 +359,11 @@ func (s *Store) CommitStaged(epoch int64, changes []session.Change, written func
 	if i, err := syncAll(unsynced); err != nil {
 		return back(ids[i], err)
 	}
+	for i := range changes { // what can't be taken back comes last
+		if err := s.removeLocked(&changes[i]); err != nil {
+			return back(changes[i].ID, err)
+		}
+	}
 	return nil
 }
 
@@ -389,7 +394,7 @@ func syncAll(files []*os.File) (failed int, err error) {
 	return 0, nil
 }
 
-// commitLocked does everything of a change but the sync of a log that it appended to, which it gives.
+// commitLocked does everything of a change but what it removes, and the sync of a log that it appended to, which it gives.
 func (s *Store) commitLocked(c *session.Change, undo *[]func()) (unsynced *os.File, err error) {
 	var f *file
 	if c.Create {
@@ -422,16 +427,22 @@ func (s *Store) commitLocked(c *session.Change, undo *[]func()) (unsynced *os.Fi
 		if err := f.append(c, undo); err != nil {
 			return nil, err
 		}
-		if len(c.Events) > 0 && !f.lazy {
+		if len(c.Events) > 0 && !f.lazy && !c.Delete {
 			unsynced = f.log
 		}
 	}
-	if err := f.appendPartials(c, undo); err != nil {
-		return nil, err
-	}
-	if c.Delete {
+	return unsynced, f.appendPartials(c, undo)
+}
+
+// removeLocked removes what a change that is written and synced says.
+func (s *Store) removeLocked(c *session.Change) error {
+	f := s.files[c.ID]
+	switch {
+	case c.Delete:
 		delete(s.files, c.ID)
-		return nil, errors.Join(f.close(), os.RemoveAll(f.dir))
+		return errors.Join(f.close(), os.RemoveAll(f.dir))
+	case c.DropPartial: // the event that stands for it is durable
+		return writeFile(f.path(partialName), nil)
 	}
-	return unsynced, nil
+	return nil
 }

@@ -214,8 +214,5 @@ func (f *file) appendPartials(c *session.Change, undo *[]func()) error {
 		}
 		*undo = append(*undo, func() { _ = os.Truncate(path, end) })
 	}
-	if c.DropPartial {
-		return writeFile(path, nil)
-	}
 	return nil
 }

@@ -25,11 +25,10 @@ func (f *file) keepRoom(end int64, ending bool) error {
 	return nil // or the file system keeps no room
 }
 
-// giveBack frees what was kept.
+// giveBack frees what was kept, and cuts what could not be cut before.
 func (f *file) giveBack() error {
-	if f.kept == 0 || f.broken {
+	if f.broken || f.kept == 0 && !f.ragged {
 		return nil
 	}
-	f.kept = 0
-	return f.log.Truncate(f.lines[len(f.lines)-1])
+	return f.cut(f.lines[len(f.lines)-1])
 }

@@ -109,3 +109,94 @@ func TestBegin(t *testing.T) {
 		t.Error("an ended context:", err)
 	}
 }
+
+// TestWhatIsRemovedGoesLast: a sync that fails takes nothing away, neither what the text so far was kept in nor a session that was to be deleted.
+func TestWhatIsRemovedGoesLast(t *testing.T) {
+	ctx := context.Background()
+	s, err := Open(t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	epoch, err := s.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := func(id string) *session.Info { return &session.Info{Header: session.Header{ID: id, Cwd: "/w"}} }
+	if err := s.Commit(epoch, []session.Change{
+		{ID: "a", Create: true, Info: info("a"), Partials: []session.Partial{{Turn: 1, Step: 1, Text: "what was said"}}},
+		{ID: "b", Create: true, Info: info("b")},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	last := []session.Change{
+		{ID: "b", Delete: true},
+		{ID: "a", Info: info("a"), Events: []session.Encoded{{Data: []byte("{}")}}, DropPartial: true},
+	}
+	f := s.files["a"]
+	if err := s.CommitStaged(epoch, last, func() { _ = f.log.Close() }); !errors.Is(err, os.ErrClosed) {
+		t.Fatal(err)
+	}
+	if p, err := s.Partials(ctx, "a"); err != nil || len(p) != 1 {
+		t.Errorf("the text so far: %+v, %v", p, err)
+	}
+	if _, err := s.Info(ctx, "b"); err != nil {
+		t.Error("the other session:", err)
+	}
+	if f.log, err = os.OpenFile(f.path(logName), os.O_RDWR, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(epoch, last); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := s.Partials(ctx, "a"); err != nil || len(p) != 0 {
+		t.Errorf("the text so far, which the log has by now: %+v, %v", p, err)
+	}
+	if _, err := s.Info(ctx, "b"); !errors.Is(err, session.ErrNotFound) {
+		t.Error("the other session:", err)
+	}
+}
+
+// TestCutAtTheClose: what a failed commit wrote and could not take back is no part of the log for the next owner.
+func TestCutAtTheClose(t *testing.T) {
+	ctx := context.Background()
+	store, err := Open(t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &halfway{Store: store}
+	j := session.NewJournal(h, session.Options{})
+	if err := j.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = j.Close(ctx) }()
+	log, err := j.Create(ctx, session.Header{ID: "a", Cwd: "/w"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := store.files["a"]
+	writable := f.log
+	readable, err := os.Open(f.path(logName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.stop = func() { f.log = readable; _ = writable.Close() } // so that neither the sync nor the cut works
+	wait, err := log.Begin(ctx, title("never was"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := wait(); !errors.Is(err, os.ErrClosed) {
+		t.Fatal(err)
+	}
+	j.Release(log)
+	_ = readable.Close()
+	if f.log, err = os.OpenFile(f.path(logName), os.O_RDWR, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Disown("a"); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := store.Info(ctx, "a"); err != nil || info.LastSeq != -1 || info.Title != "" {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
