@@ -10,39 +10,29 @@ import (
 	"testing"
 
 	"github.com/dsh-web/dsh-web/host/session"
+	"github.com/dsh-web/dsh-web/host/session/storetest"
 )
 
-// smallDisk mounts one of 1 MiB and gives a function that fills it up.
-func smallDisk(t *testing.T) (dir string, fill func()) {
+// fill uses up all space that is left in dir.
+func fill(t *testing.T, dir string) {
 	t.Helper()
-	dir = t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skip("mounting a small tmpfs needs root:", err)
+	f, err := os.OpenFile(filepath.Join(dir, "filler"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir, func() {
-		f, err := os.OpenFile(filepath.Join(dir, "filler"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = f.Close() }()
-		for err == nil {
-			_, err = f.Write(make([]byte, 4096))
-		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			t.Fatal(err)
-		}
+	defer func() { _ = f.Close() }()
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
 	}
 }
 
 // TestATurnEndsOnAFullDisk: everything else is refused, and works again when there is space; what was kept is given back.
 func TestATurnEndsOnAFullDisk(t *testing.T) {
 	ctx := context.Background()
-	dir, fill := smallDisk(t)
+	dir := storetest.SmallDisk(t, "1m")
 	p := newProcess(t, filepath.Join(dir, "sessions"))
 	l, err := p.journal.Create(ctx, session.Header{ID: "s", Cwd: "/w"}, nil, session.Draft{Payload: session.TurnStart{Turn: 1}})
 	if err != nil {
@@ -57,7 +47,7 @@ func TestATurnEndsOnAFullDisk(t *testing.T) {
 		})
 		return err
 	}
-	fill()
+	fill(t, dir)
 	last := session.Title{Title: strings.Repeat("x", room/2)}
 	for n := 0; ; n++ {
 		if err := update(last); errors.Is(err, syscall.ENOSPC) {

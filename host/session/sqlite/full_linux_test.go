@@ -4,24 +4,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/dsh-web/dsh-web/host/session"
 	"github.com/dsh-web/dsh-web/host/session/sqlite"
+	"github.com/dsh-web/dsh-web/host/session/storetest"
 )
 
 // TestDiskFull: the commit fails, reading works, writing works again when there is space.
 func TestDiskFull(t *testing.T) {
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
-		t.Skip("mounting a small tmpfs needs root:", err)
-	}
-	defer func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	}()
+	dir := storetest.SmallDisk(t, "2m")
 	filler := filepath.Join(dir, "filler")
 	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
