@@ -110,7 +110,7 @@ func New(cfg Config) *Agent {
 	return a
 }
 
-// Start begins the loop. Messages that were queued before are taken up when Wake is called.
+// Start begins the loop, which takes up what is queued.
 func (a *Agent) Start() error {
 	return a.cfg.Scope.Go("agent loop", a.loop)
 }

@@ -106,10 +106,14 @@ func TestSendOnABrokenStore(t *testing.T) {
 		if st := r.log.State(); st.LastSeq != -1 || !did.are("asked") {
 			t.Errorf("%v, %+v", did.list, st)
 		}
-		// The store works again, and so does the session.
+		// The store works again, and so does the session, at once.
+		begun := time.Now()
 		go func() { d.syncs <- nil; d.syncs <- nil }() // joined by idle
 		r.send("m2", "again", false)
 		r.idle(1)
+		if took := time.Since(begun); took != 0 {
+			t.Error("the next message waited:", took)
+		}
 		if end := decode[session.TurnEnd](r)[0].Reason; end.Kind != session.EndCompleted {
 			t.Errorf("%+v", end)
 		}
@@ -217,5 +221,28 @@ func TestCancelMessage(t *testing.T) {
 	}
 	if outcomes["cancelled"] != 1 || outcomes["claimed"] != 2 {
 		t.Errorf("%v", outcomes)
+	}
+}
+
+// TestCancelOfARemovedMessage: it doesn't end the turn of the next one, which is being made.
+func TestCancelOfARemovedMessage(t *testing.T) {
+	r := newRig(t, script.Sequence(script.Turn{script.Text("2")}))
+	gate, entered := make(chan struct{}), make(chan struct{}, 2)
+	r.must(r.prompts.AddSection(r.root, prompt.Section{Name: "slow", Text: func(context.Context) (string, error) {
+		entered <- struct{}{}
+		<-gate
+		return "slow", nil
+	}}))
+	r.queue("m1", "one")
+	<-entered
+	r.must(r.agent.CancelMessage(context.Background(), "m1"))
+	r.queue("m2", "two")
+	gate <- struct{}{} // for m1, which is gone by now; then m2 is next
+	<-entered
+	r.must(r.agent.CancelMessage(context.Background(), "m1"))
+	gate <- struct{}{}
+	r.idle(1)
+	if end := decode[session.TurnEnd](r)[0].Reason; end.Kind != session.EndCompleted {
+		t.Errorf("%+v", end)
 	}
 }

@@ -77,6 +77,9 @@ func (t *turn) checkpoint(ctx context.Context) (*request, error) {
 		committed, err := t.write(ctx, taken, drafts)
 		t.reply(committed)
 		if errors.Is(err, errMoved) {
+			if t.number == 0 {
+				t.beginsWith("")
+			}
 			continue
 		}
 		if err != nil {

@@ -52,7 +52,7 @@ func (a *Agent) runTurn(ctx context.Context, o *offer) bool {
 		if err == nil || turnCtx.Err() != nil {
 			return true
 		}
-		if lost(err) {
+		if lost(err) || !due(a.log.State()) { // what was offered is its sender's again
 			return false
 		}
 		// Nothing was claimed and the store refuses: wait for it rather than spin.
