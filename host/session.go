@@ -146,10 +146,11 @@ func (s *Session) Cancel(ctx context.Context, keepQueue bool) error {
 // CancelMessage takes one message out of the queue, or ends the turn that began with it. It is fine when the message has had its turn.
 func (s *Session) CancelMessage(ctx context.Context, id string) error {
 	err := s.queued(ctx, func(log *session.Log) error {
-		if l := s.entry.now(); l != nil {
+		err := agent.Withdraw(ctx, log, id)
+		if l := s.entry.now(); l != nil && errors.Is(err, agent.ErrStarted) { // looked for afterwards: an agent may have come for this message
 			return l.agent.CancelMessage(ctx, id)
 		}
-		return agent.Withdraw(ctx, log, id)
+		return err
 	})
 	var refused *Error
 	if errors.As(err, &refused) && refused.Code == CodeMessageStarted {
