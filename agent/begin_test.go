@@ -47,7 +47,7 @@ func TestOnlyALoggedRequestFixesThePrompt(t *testing.T) {
 		}
 		close(removed)
 	}
-	r.send("m1", "go", false)
+	r.queue("m1", "go")
 	<-removed
 	r.persona.Store(new("Be long."))
 	r.send("m2", "again", false)

@@ -98,6 +98,7 @@ func TestSendOnABrokenStore(t *testing.T) {
 			_, err := r.agent.Send(context.Background(), message("m1", "go"), false)
 			result <- err
 		}()
+		synctest.Wait()
 		d.syncs <- broken
 		if err := <-result; !errors.Is(err, broken) {
 			t.Error("send:", err)

@@ -103,6 +103,7 @@ func TestARequestWhoseSyncFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, d, did := slowDisk(t)
 		r.queue("m1", "go")
+		synctest.Wait()
 		d.syncs <- errors.New("input/output error")
 		synctest.Wait()
 		if st := r.log.State(); st.Turns != 0 || st.Queued() != 1 || !did.are("asked") {
@@ -110,6 +111,7 @@ func TestARequestWhoseSyncFails(t *testing.T) {
 		}
 		// The turn begins anew after a pause.
 		d.syncs <- nil
+		synctest.Wait()
 		d.syncs <- errors.New("input/output error")
 		// Now the turn is in the log, which can be written: it ends, with the result of the call.
 		r.idle(1)

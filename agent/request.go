@@ -125,7 +125,7 @@ func (t *turn) write(ctx context.Context, taken claim, drafts []session.Draft) (
 	if err != nil {
 		return nil, err
 	}
-	return sync.OnceValue(func() error { _, err := wait(); return err }), nil
+	return func() error { _, err := wait(); return err }, nil
 }
 
 // reply answers the offer, if there is one; a nil wait leaves it to its sender.

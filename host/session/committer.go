@@ -30,7 +30,7 @@ type operation struct {
 	creates  []creation
 	partials []*Log
 	ready    []Change
-	unref    bool      // nobody waits: the committer gives back the reference
+	unref    bool      // the committer gives back the reference, whoever waits
 	since    time.Time // when it was queued; set when somebody observes
 
 	stage   atomic.Int32

@@ -385,7 +385,7 @@ func (j *Journal) submit(ctx context.Context, op *operation) error {
 	return j.await(ctx, op)
 }
 
-// enqueue gives op to the committer. Who has no error awaits it.
+// enqueue gives op to the committer. Who has no error awaits it, unless it is unref.
 func (j *Journal) enqueue(ctx context.Context, op *operation) error {
 	if err := ctx.Err(); err != nil {
 		return err

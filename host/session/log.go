@@ -92,34 +92,35 @@ func (l *Log) Update(ctx context.Context, f func(State) ([]Draft, error)) ([]Eve
 	return op.events, op.err
 }
 
-// Begin is an Update in two halves. It returns as soon as what f returned is written, so that it survives the death of this process; wait, to be
-// called once, returns when it is durable and published, or has failed and is taken back. Until then the caller may do what has no effect but on
-// itself. A store that can't tell the two apart makes Begin wait for both.
+// Begin is an Update in two halves. It returns as soon as what f returned is written, so that it survives the death of this process; wait
+// returns when it is durable and published, or has failed and is taken back. Until then the caller may do what has no effect but on itself. wait may
+// be called by anybody, more than once or never. What fails before it is written is Begin's error, what fails afterwards wait's. A store that can't
+// tell the two apart makes Begin wait for both.
 func (l *Log) Begin(ctx context.Context, f func(State) ([]Draft, error)) (wait func() ([]Event, error), err error) {
 	if err := l.load(ctx); err != nil {
 		return nil, err
 	}
-	op := &operation{log: l, update: f, written: make(chan struct{})}
+	op := &operation{log: l, update: f, written: make(chan struct{}), unref: true}
 	if err := l.journal.enqueue(ctx, op); err != nil {
 		return nil, err
 	}
-	finish := func() ([]Event, error) {
-		if err := l.journal.await(ctx, op); err != nil {
-			return nil, err
-		}
-		return op.events, op.err
-	}
 	select {
 	case <-op.written:
-		return finish, nil
 	case <-op.done:
 	case <-ctx.Done():
+		if op.stage.CompareAndSwap(opQueued, opWithdrawn) {
+			l.journal.Release(l)
+			return nil, ctx.Err()
+		}
+		<-op.done
 	}
-	events, err := finish()
-	if err != nil {
-		return nil, err
+	if !isClosed(op.written) && op.err != nil { // then it is done
+		return nil, op.err
 	}
-	return func() ([]Event, error) { return events, nil }, nil
+	return func() ([]Event, error) {
+		<-op.done
+		return op.events, op.err
+	}, nil
 }
 
 // Changed gives a channel that closes at the next commit or change of Live. Take it before reading.
