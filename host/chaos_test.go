@@ -31,6 +31,7 @@ func TestEverythingAtOnce(t *testing.T) {
 	r := newRig(t, options{
 		config: func(c *host.Config) {
 			quiet(c)
+			c.MaxLive = 0
 			// Time runs, so that whatever can be evicted is, when a round comes.
 			c.EvictIdle, c.Now = time.Minute, func() time.Time { return time.Unix(60*clock.Add(1), 0) }
 		},
@@ -78,10 +79,17 @@ func TestEverythingAtOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
-	list, err := r.host.List(r.ctx(), session.Query{})
-	r.must(err)
+	var all []host.Info
+	for q := (session.Query{}); ; {
+		list, err := r.host.List(r.ctx(), q)
+		r.must(err)
+		all, q.Cursor = append(all, list.Sessions...), list.NextCursor
+		if q.Cursor == "" {
+			break
+		}
+	}
 	live := 0
-	for _, in := range list.Sessions {
+	for _, in := range all {
 		s := r.session(in.ID)
 		r.must(s.Wake(r.ctx()))
 		st, err := s.WaitIdle(r.ctx())
@@ -95,13 +103,13 @@ func TestEverythingAtOnce(t *testing.T) {
 	if n := r.host.Report().Live; n != live {
 		t.Errorf("%d agents are counted, %d sessions are live", n, live)
 	}
-	for _, in := range list.Sessions {
+	for _, in := range all {
 		r.must(r.host.Delete(r.ctx(), in.ID, true))
 	}
 	if n := r.host.Report().Live; n != 0 {
 		t.Errorf("%d agents are counted after all were deleted", n)
 	}
-	t.Logf("%d commands succeeded, %d requests, %d sessions", len(sent), len(r.wire.Requests()), len(list.Sessions))
+	t.Logf("%d commands succeeded, %d requests, %d sessions", len(sent), len(r.wire.Requests()), len(all))
 }
 
 // random gives one command.
