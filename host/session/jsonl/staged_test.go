@@ -19,6 +19,25 @@ func (h *halfway) CommitStaged(epoch int64, changes []session.Change, written fu
 	return h.Store.CommitStaged(epoch, changes, func() { written(); h.stop() })
 }
 
+func newHalfway(t *testing.T) (*halfway, *session.Journal) {
+	t.Helper()
+	store, err := Open(t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &halfway{Store: store, stop: func() {}}
+	j := session.NewJournal(h, session.Options{})
+	if err := j.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := j.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return h, j
+}
+
 func title(text string) func(session.State) ([]session.Draft, error) {
 	return func(session.State) ([]session.Draft, error) {
 		return []session.Draft{{Payload: session.Title{Title: text}}}, nil
@@ -28,20 +47,8 @@ func title(text string) func(session.State) ([]session.Draft, error) {
 // TestBegin: what Begin wrote is in the file when it returns, and nobody sees it before it is durable. When the sync fails, it is gone.
 func TestBegin(t *testing.T) {
 	ctx := context.Background()
-	store, err := Open(t.TempDir(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &halfway{Store: store, stop: func() {}}
-	j := session.NewJournal(h, session.Options{})
-	if err := j.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := j.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	}()
+	h, j := newHalfway(t)
+	store := h.Store
 	log, err := j.Create(ctx, session.Header{ID: "a", Cwd: "/"}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -161,16 +168,8 @@ func TestWhatIsRemovedGoesLast(t *testing.T) {
 // TestCutAtTheClose: what a failed commit wrote and could not take back is no part of the log for the next owner.
 func TestCutAtTheClose(t *testing.T) {
 	ctx := context.Background()
-	store, err := Open(t.TempDir(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &halfway{Store: store}
-	j := session.NewJournal(h, session.Options{})
-	if err := j.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = j.Close(ctx) }()
+	h, j := newHalfway(t)
+	store := h.Store
 	log, err := j.Create(ctx, session.Header{ID: "a", Cwd: "/w"}, nil)
 	if err != nil {
 		t.Fatal(err)
