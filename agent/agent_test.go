@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -157,6 +158,16 @@ func (r *rig) queue(id, text string) {
 	r.t.Helper()
 	r.must(agent.Accept(context.Background(), r.log, message(id, text), false))
 	r.agent.Wake()
+}
+
+// cancel ends what became of one message.
+func (r *rig) cancel(id string) error {
+	err := agent.Withdraw(context.Background(), r.log, id)
+	if errors.Is(err, agent.ErrStarted) {
+		r.agent.CancelTurnOf(id)
+		return nil
+	}
+	return err
 }
 
 // until waits for a state; it fails when that doesn't come.

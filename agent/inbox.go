@@ -149,13 +149,8 @@ func (a *Agent) Cancel(ctx context.Context, keepQueue bool) error {
 	return err
 }
 
-// CancelMessage ends what became of one message, as the user: it leaves the queue, or the turn that began with it ends. Everything else goes on. A
-// message that has had its turn is left alone; ErrUnknownMessage.
-func (a *Agent) CancelMessage(ctx context.Context, id string) error {
-	err := Withdraw(ctx, a.log, id)
-	if !errors.Is(err, ErrStarted) {
-		return err
-	}
+// CancelTurnOf ends the turn in progress, as the user, if it began with the given message. One that is still queued is withdrawn first.
+func (a *Agent) CancelTurnOf(id string) {
 	a.mu.Lock()
 	cancel := a.turn
 	if a.begins != id {
@@ -165,7 +160,6 @@ func (a *Agent) CancelMessage(ctx context.Context, id string) error {
 	if cancel != nil {
 		cancel(abort{ByUser})
 	}
-	return nil
 }
 
 // ClearQueue removes every queued message, logged as cancelled.

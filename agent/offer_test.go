@@ -189,7 +189,6 @@ func TestSendToAClosedAgent(t *testing.T) {
 
 // TestCancelMessage: only what became of that message ends.
 func TestCancelMessage(t *testing.T) {
-	ctx := context.Background()
 	gate := make(chan struct{})
 	r := newRig(t, script.Sequence(
 		script.Turn{script.Text("1"), script.Wait(gate)}, script.Turn{script.Text("3"), script.Wait(gate), script.Text(", done")},
@@ -198,16 +197,16 @@ func TestCancelMessage(t *testing.T) {
 	r.until("m1's turn", func(st session.State) bool { return st.TurnOpen })
 	r.send("m2", "two", false)
 	r.send("m3", "three", false)
-	r.must(r.agent.CancelMessage(ctx, "m2"))
+	r.must(r.cancel("m2"))
 	if st := r.log.State(); !st.TurnOpen || len(st.NextTurn) != 1 || st.NextTurn[0].ID != "m3" {
 		t.Errorf("%+v", st.NextTurn)
 	}
-	r.must(r.agent.CancelMessage(ctx, "m1"))
+	r.must(r.cancel("m1"))
 	r.until("m3's turn", func(st session.State) bool { return st.Turns == 2 && st.TurnOpen })
 	for _, had := range []string{"m1", "m2"} {
-		r.must(r.agent.CancelMessage(ctx, had))
+		r.must(r.cancel(had))
 	}
-	if err := r.agent.CancelMessage(ctx, "m4"); !errors.Is(err, agent.ErrUnknownMessage) {
+	if err := r.cancel("m4"); !errors.Is(err, agent.ErrUnknownMessage) {
 		t.Error("a message that never was:", err)
 	}
 	close(gate)
@@ -236,11 +235,11 @@ func TestCancelOfARemovedMessage(t *testing.T) {
 	}}))
 	r.queue("m1", "one")
 	<-entered
-	r.must(r.agent.CancelMessage(context.Background(), "m1"))
+	r.must(r.cancel("m1"))
 	r.queue("m2", "two")
 	gate <- struct{}{} // for m1, which is gone by now; then m2 is next
 	<-entered
-	r.must(r.agent.CancelMessage(context.Background(), "m1"))
+	r.must(r.cancel("m1"))
 	gate <- struct{}{}
 	r.idle(1)
 	if end := decode[session.TurnEnd](r)[0].Reason; end.Kind != session.EndCompleted {

@@ -145,18 +145,15 @@ func (s *Session) Cancel(ctx context.Context, keepQueue bool) error {
 
 // CancelMessage takes one message out of the queue, or ends the turn that began with it. It is fine when the message has had its turn.
 func (s *Session) CancelMessage(ctx context.Context, id string) error {
-	err := s.queued(ctx, func(log *session.Log) error {
-		err := agent.Withdraw(ctx, log, id)
-		if l := s.entry.now(); l != nil && errors.Is(err, agent.ErrStarted) { // looked for afterwards: an agent may have come for this message
-			return l.agent.CancelMessage(ctx, id)
-		}
-		return err
-	})
+	err := s.queued(ctx, func(log *session.Log) error { return agent.Withdraw(ctx, log, id) })
 	var refused *Error
-	if errors.As(err, &refused) && refused.Code == CodeMessageStarted {
-		return nil
+	if !errors.As(err, &refused) || refused.Code != CodeMessageStarted {
+		return err
 	}
-	return err
+	if l := s.entry.now(); l != nil { // looked for afterwards: an agent may have come for this message
+		l.agent.CancelTurnOf(id)
+	}
+	return nil
 }
 
 // WaitIdle waits until no turn runs and none is due, and gives the state then. When ctx ends first it gives the state at that time and the
