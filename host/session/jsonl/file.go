@@ -256,7 +256,7 @@ func (s *Store) createFile(dir string, c *session.Change) (_ *file, err error) {
 		return nil, err
 	}
 	f.lines = []int64{int64(len(header))}
-	if err := f.write(f.lines[0], c); err != nil {
+	if err := f.write(c); err != nil {
 		return nil, err
 	}
 	if !f.lazy {
@@ -292,15 +292,16 @@ func syncDirectories(dir string) (err error) {
 	return err
 }
 
-// write puts a change's events at the offset, with one write, and only then counts them as lines. They aren't synced yet.
-func (f *file) write(at int64, c *session.Change) error {
+// write puts a change's events at the end, with one write, and only then counts them as lines. They aren't synced yet.
+func (f *file) write(c *session.Change) error {
 	size := 0
 	for _, e := range c.Events {
 		size += len(e.Data) + 1
 	}
 	buf := make([]byte, 0, size)
 	lines := f.lines
-	end := lines[len(lines)-1]
+	at := lines[len(lines)-1]
+	end := at
 	for _, e := range c.Events {
 		buf = append(append(buf, e.Data...), '\n')
 		end += int64(len(e.Data) + 1)
@@ -339,12 +340,11 @@ func (f *file) append(c *session.Change, undo *[]func()) error {
 			return fmt.Errorf("another process has written the session meanwhile: its log goes on with event %d, not %d", next, c.Events[0].Seq)
 		}
 		lines := f.lines
-		at := lines[len(lines)-1]
-		if err := f.write(at, c); err != nil {
+		if err := f.write(c); err != nil {
 			return err
 		}
 		*undo = append(*undo, func() {
-			_ = f.cut(at)
+			_ = f.cut(lines[len(lines)-1])
 			f.lines = lines
 		})
 	}
