@@ -395,6 +395,21 @@ func TestEventPages(t *testing.T) {
 	r.refused(404, "session-not-found", "GET", "/sessions/nobody/events", nil)
 }
 
+// stream opens events as they come, with more header lines.
+func (r *rig) stream(ctx context.Context, path string, header map[string]string) *http.Response {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(ctx, "GET", r.base+"/api/v1"+path, nil)
+	r.must(err)
+	req.Header.Set("Authorization", "Bearer "+r.token)
+	req.Header.Set("Accept", "text/event-stream")
+	for k, v := range header {
+		req.Header.Set(k, v)
+	}
+	res, err := r.client.Do(req)
+	r.must(err)
+	return res
+}
+
 func TestEventsOverSSE(t *testing.T) {
 	r := newRig(t, options{source: hello()})
 	r.create(map[string]any{"id": "one"})
@@ -404,15 +419,7 @@ func TestEventsOverSSE(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, "GET", r.base+"/api/v1/sessions/one/events?after=-1", nil)
-		r.must(err)
-		req.Header.Set("Authorization", "Bearer "+r.token)
-		req.Header.Set("Accept", "text/event-stream")
-		for k, v := range header {
-			req.Header.Set(k, v)
-		}
-		res, err := r.client.Do(req)
-		r.must(err)
+		res := r.stream(ctx, "/sessions/one/events?after=-1", header)
 		defer func() { _ = res.Body.Close() }()
 		if res.StatusCode != 200 || res.Header.Get("Content-Type") != "text/event-stream" || res.Header.Get("Cache-Control") != "no-store" {
 			t.Fatalf("%d %v", res.StatusCode, res.Header)
@@ -464,12 +471,7 @@ func TestStreamWithoutACursor(t *testing.T) {
 	r.want(200, "GET", "/sessions/one/events", nil, &page)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, "GET", r.base+"/api/v1/sessions/one/events", nil)
-	r.must(err)
-	req.Header.Set("Authorization", "Bearer "+r.token)
-	req.Header.Set("Accept", "text/event-stream")
-	res, err := r.client.Do(req)
-	r.must(err)
+	res := r.stream(ctx, "/sessions/one/events", nil)
 	defer func() { _ = res.Body.Close() }()
 	first, err := bufio.NewReader(res.Body).ReadString('\n')
 	r.must(err)

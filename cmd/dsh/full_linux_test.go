@@ -4,11 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/dsh-web/dsh-web/host/model"
 	"github.com/dsh-web/dsh-web/host/model/script"
+	"github.com/dsh-web/dsh-web/host/session/storetest"
 )
 
 // TestACommandFillsTheDisk: the turn ends all the same, the next prompt is refused with the reason, and the session works again when there is space.
@@ -23,19 +23,13 @@ func TestACommandFillsTheDisk(t *testing.T) {
 		}
 		return script.Turn{script.Text("again")}, nil
 	})
+	r.home = storetest.SmallDisk(t, "1m")
 	fill = bashCall("c1", "head -c 2M /dev/zero > "+r.home+"/filler; echo $?")
-	if err := syscall.Mount("tmpfs", r.home, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skip("mounting a small tmpfs needs root:", err)
-	}
-	var c *client
-	defer func() {
+	c := r.start()
+	defer func() { // before the disk goes
 		_ = c.cmd.Process.Kill()
 		<-c.exited
-		if err := syscall.Unmount(r.home, 0); err != nil {
-			t.Error(err)
-		}
 	}()
-	c = r.start()
 	c.initialize()
 	if end := c.turn("s", "go").reason(); end.Kind != "completed" {
 		t.Errorf("%+v", end)
